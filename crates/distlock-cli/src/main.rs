@@ -1,0 +1,2 @@
+//! The command distlock.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The checking side of fencing tokens.

@@ -1,0 +1,1 @@
+//! The MySQL/MariaDB and PostgreSQL engines of distlock.

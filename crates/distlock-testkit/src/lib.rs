@@ -1,0 +1,1 @@
+//! The conformance suite, fault injection, histories and checkers of distlock.

@@ -1,0 +1,1 @@
+//! The ZooKeeper engine of distlock, in Curator's layout.

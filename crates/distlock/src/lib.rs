@@ -1,0 +1,1 @@
+//! One lock that means the same thing on every engine.
