@@ -504,7 +504,7 @@ mod tests {
             });
         }
         time.advance(Duration::from_millis(100)).await;
-        assert_eq!(*seen.lock().unwrap(), ["a1@10", "a2@20", "b1@20", "b2@40"]);
+        assert_eq!(*seen.lock().unwrap(), ["a1@10", "b1@20", "a2@20", "b2@40"]);
         assert_eq!(time.next_due(), None);
     }
 
