@@ -1,0 +1,31 @@
+//! Real servers for tests: each is a child process on free loopback ports with temporary data, killed when dropped.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), distlock_testkit::servers::StartError> {
+//! use distlock_testkit::servers::{Data, Redis};
+//! let mut redis = Redis::start().await?;
+//! println!("{}", redis.url());
+//! redis.pause()?; // SIGSTOP
+//! redis.resume()?;
+//! redis.kill9()?;
+//! redis.restart(Data::Keep).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A machine without the server: [`or_skip`] prints a line with a count and gives `None`, and fails instead when
+//! `DISTLOCK_REQUIRE=all` is set.
+
+mod find;
+mod port;
+mod process;
+mod redis;
+mod resp;
+mod skip;
+mod spawn;
+
+pub use self::find::find;
+pub use self::port::Port;
+pub use self::process::{Data, Process, Program, StartError, eventually};
+pub use self::redis::{Redis, RedisOptions};
+pub use self::resp::{Resp, RespClient};
+pub use self::skip::{or_skip, skipped};
