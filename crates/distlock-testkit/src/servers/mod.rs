@@ -19,13 +19,13 @@ mod find;
 mod port;
 mod process;
 mod redis;
-mod resp;
 mod skip;
 mod spawn;
+mod tls;
 
 pub use self::find::find;
 pub use self::port::Port;
 pub use self::process::{Data, Process, Program, StartError, eventually};
-pub use self::redis::{Redis, RedisOptions};
-pub use self::resp::{Resp, RespClient};
+pub use self::redis::{Redis, RedisCluster, RedisOptions, RedisSentinel, Resp, RespClient};
 pub use self::skip::{or_skip, skipped};
+pub use self::tls::Certificates;
