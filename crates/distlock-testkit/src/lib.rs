@@ -1,3 +1,5 @@
 //! The conformance suite, fault injection, histories and checkers of distlock.
 
+pub mod check;
+pub mod history;
 pub mod servers;
