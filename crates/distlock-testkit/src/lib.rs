@@ -2,4 +2,5 @@
 
 pub mod check;
 pub mod history;
+pub mod proxy;
 pub mod servers;

@@ -1,6 +1,20 @@
 //! Checkers: pure functions from a [`History`] to what is wrong with it.
 //!
-//! The names I1 … I12 are those of the list of invariants in `docs/testing.md`.
+//! | id | invariant |
+//! |---|---|
+//! | I1 | mutual exclusion of the times at which holders may believe that they hold |
+//! | I2 | tokens are unique and grow |
+//! | I3 | the fenced store is exact |
+//! | I4 | a release frees only one's own |
+//! | I5 | no resurrection: a hold that is over stays over |
+//! | I6 | a dead or stopped holder's lock is taken over in time |
+//! | I7 | no lost wake-up after a clean release |
+//! | I8 | first come, first served, where asked for |
+//! | I11 | a loss is told in time |
+//! | I12 | nothing is left behind |
+//!
+//! The numbers that are missing need no history: reentrancy (I9) and ambiguity (I10) are conformance cases, and the
+//! clients' independence of the wall clock (I13) is a way of running a worker.
 
 mod exclusion;
 mod fence;
