@@ -1,0 +1,290 @@
+//! The only waiting loop in the project.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tracing::info;
+
+use crate::cleanup::Job;
+use crate::client::ClientInner;
+use crate::clock::Moment;
+use crate::driver::{Claim, DriverError, Grant, Holder, Line, Mode, Reached, Standing, Wakes, Want};
+use crate::error::{Error, ErrorKind};
+use crate::hold::HoldState;
+use crate::key::Key;
+use crate::observe::{Attempt as Seen, WAIT_NOTICE};
+use crate::pace::{self, Backoff, Floor};
+use crate::queue::Permit;
+use crate::settings::{Settings, Wait};
+
+/// How often a grant that comes too late is asked for again by a caller who does not wait.
+const LATE_GRANTS: u32 = 3;
+
+/// A lock to be taken, checked.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) client: Arc<ClientInner>,
+    pub(crate) key: Key,
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Duration,
+    pub(crate) settings: Settings,
+}
+
+/// One claim on its way to a hold. Dropped before it holds, it is handed to the clean-up.
+struct Attempt<'a> {
+    plan: &'a Plan,
+    claim: Option<Box<dyn Claim>>,
+    want: Arc<Want>,
+    permit: Option<Permit>,
+    /// Whether the engine was ever asked.
+    touched: bool,
+    /// Whether an attempt is unanswered and may still be applied.
+    unresolved: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        if !self.touched || self.plan.client.is_forked() {
+            return;
+        }
+        self.plan.client.cleanup.take(Job {
+            claim,
+            want: self.want.clone(),
+            permit: self.permit.take(),
+            keep: None,
+            unresolved: self.unresolved,
+        });
+    }
+}
+
+impl Plan {
+    fn want(&self) -> Arc<Want> {
+        let line = if self.settings.wait == Wait::Try { Line::Never } else { Line::Join };
+        Arc::new(Want {
+            key: self.key.clone(),
+            owner: self.client.engine.owners().next(),
+            mode: self.mode,
+            order: self.settings.order,
+            line,
+            life: self.settings.life,
+            ttl: self.ttl,
+            label: self.client.engine.label().cloned(),
+            reason: self.settings.reason.clone(),
+            bell: Default::default(),
+        })
+    }
+
+    fn attempt(&self, permit: Option<Permit>) -> Result<Attempt<'_>, Error> {
+        let want = self.want();
+        let claim = self.client.driver.claim(want.clone()).map_err(|e| self.error(e))?;
+        Ok(Attempt { plan: self, claim: Some(claim), want, permit, touched: false, unresolved: false })
+    }
+
+    fn error(&self, e: DriverError) -> Error {
+        self.name(Error::from_driver(e))
+    }
+
+    /// Names the lock and the engine in an error.
+    pub(crate) fn name(&self, e: Error) -> Error {
+        e.with_key(&self.key).with_engine(self.client.observe.engine())
+    }
+
+    /// Takes the lock.
+    pub(crate) async fn acquire(&self) -> Result<Arc<HoldState>, Error> {
+        self.acquire_within(self.settings.wait).await
+    }
+
+    /// Takes the lock, waiting so long. (A set that is only tried joins no line; else the settings decide.)
+    pub(crate) async fn acquire_within(&self, wait: Wait) -> Result<Arc<HoldState>, Error> {
+        let clock = self.client.engine.clock();
+        let start = clock.now();
+        let deadline = match wait {
+            Wait::Try | Wait::Forever => Moment::FAR,
+            Wait::For(d) => start + d,
+        };
+        let permit = if self.settings.wait == Wait::Try || self.settings.order == crate::driver::Order::Fifo {
+            // A try makes its own attempt; in a fair line every waiter has its own place.
+            None
+        } else {
+            self.enter(start, deadline).await?
+        };
+        self.wait(start, deadline, self.attempt(permit)?).await
+    }
+
+    /// A permit of the local queue.
+    async fn enter(&self, start: Moment, deadline: Moment) -> Result<Option<Permit>, Error> {
+        let queue = &self.client.queue;
+        let mut entered = pin!(queue.enter(&self.key, self.mode));
+        // Usually nobody is here; then there is nothing to count and no timer to set.
+        let first = std::future::poll_fn(|cx| Poll::Ready(entered.as_mut().poll(cx))).await;
+        if let Poll::Ready(permit) = first {
+            return Ok(permit);
+        }
+        let _gauge = self.client.observe.waiting();
+        let clock = self.client.engine.clock();
+        let mut notice = start + WAIT_NOTICE;
+        loop {
+            if let Some(permit) = clock.deadline(deadline.min(notice), entered.as_mut()).await {
+                return Ok(permit);
+            }
+            let holder = queue.holder(&self.key);
+            if clock.now() >= deadline {
+                let waited = clock.now().since(start);
+                return Err(self.name(Error::timeout(waited, None)).with_holder(holder));
+            }
+            notice = self.notice(start, &holder, None);
+        }
+    }
+
+    /// Tells of a wait that goes on; returns when to tell again.
+    fn notice(&self, start: Moment, holder: &Option<Holder>, ahead: Option<u32>) -> Moment {
+        let now = self.client.now();
+        let holder = holder.as_ref().map(tracing::field::display);
+        info!(target: "distlock", key = %self.key, engine = self.client.observe.engine(),
+            waited = ?now.since(start), holder, ahead, "still waiting for a lock");
+        now + WAIT_NOTICE
+    }
+
+    /// The loop: look; wait for the bell, the recheck or the deadline; look again.
+    async fn wait<'a>(&'a self, start: Moment, deadline: Moment, mut attempt: Attempt<'a>) -> Result<Arc<HoldState>, Error> {
+        let client = &self.client;
+        let clock = client.engine.clock();
+        let mut backoff = Backoff::waiting();
+        let mut floor = Floor::default();
+        let mut tries = 0u32;
+        let mut late = 0u32;
+        let mut notice = start + WAIT_NOTICE;
+        let mut gauge = None;
+        loop {
+            let looked = clock.now();
+            let found = attempt.look(deadline).await;
+            let now = clock.now();
+            match found {
+                Some(Ok(Standing::Held(grant))) => {
+                    client.observe.attempt(&self.key, Seen::Held, now.since(looked));
+                    if now < grant.valid_until.before(pace::margin(self.ttl)) {
+                        return self.granted(start, now, grant, attempt);
+                    }
+                    late += 1;
+                    if self.settings.wait == Wait::Try && late >= LATE_GRANTS || now >= deadline {
+                        let took = now.since(looked);
+                        let why = format!("the grant took {took:?}, longer than its ttl of {:?} allows", self.ttl);
+                        return Err(self.name(Error::new(ErrorKind::Unavailable, why)));
+                    }
+                    attempt = attempt.start_over().await?;
+                    continue;
+                }
+                Some(Ok(Standing::Waiting { recheck, holder, ahead })) => {
+                    client.observe.attempt(&self.key, Seen::Waiting, now.since(looked));
+                    if self.settings.wait == Wait::Try {
+                        // Nothing is left at the engine, unless an earlier attempt may still arrive.
+                        attempt.touched = attempt.unresolved;
+                        let holder = client.queue.holder(&self.key).filter(|h| h.here).or(holder);
+                        return Err(self.name(Error::new(ErrorKind::Busy, "held by someone else")).with_holder(holder));
+                    }
+                    gauge.get_or_insert_with(|| client.observe.waiting());
+                    backoff.reset();
+                    tries = 0;
+                    if let Some(permit) = &attempt.permit {
+                        permit.saw(&holder);
+                    }
+                    let recheck = self.recheck(recheck);
+                    let until = (now + recheck).min(deadline).min(notice);
+                    clock.deadline(until, attempt.want.bell.rung()).await;
+                    let now = clock.now();
+                    if now >= deadline {
+                        let holder = client.queue.holder(&self.key).filter(|h| h.here).or(holder);
+                        return Err(self.name(Error::timeout(now.since(start), ahead)).with_holder(holder));
+                    }
+                    if now >= notice {
+                        notice = self.notice(start, &holder, ahead);
+                    }
+                    let pause = floor.pause(now.since(looked));
+                    if !pause.is_zero() {
+                        clock.sleep(pause).await;
+                    }
+                }
+                Some(Err(e)) => {
+                    client.observe.attempt(&self.key, Seen::Error, now.since(looked));
+                    tries += 1;
+                    // A connection that died while idle fails the first request: that one is made again at once.
+                    let give_up = !e.retry || self.settings.wait == Wait::Try && tries > 1 || now >= deadline;
+                    if give_up {
+                        return Err(self.error(e));
+                    }
+                    if tries > 1 {
+                        let until = (now + backoff.pause()).min(deadline);
+                        clock.deadline(until, attempt.want.bell.rung()).await;
+                        if clock.now() >= deadline {
+                            return Err(self.error(e));
+                        }
+                    }
+                }
+                None => {
+                    let e = DriverError::unavailable(Reached::Maybe, "no answer within the wait");
+                    return Err(self.error(e));
+                }
+            }
+        }
+    }
+
+    /// A paced engine is asked at times that differ between clients.
+    fn recheck(&self, recheck: Duration) -> Duration {
+        let recheck = recheck.max(Duration::from_millis(1));
+        match self.client.promises.wakes {
+            Wakes::Notified => recheck,
+            Wakes::Paced => recheck.mul_f64(0.8 + 0.4 * rand::random::<f64>()),
+        }
+    }
+
+    fn granted(&self, start: Moment, now: Moment, grant: Grant, mut attempt: Attempt<'_>) -> Result<Arc<HoldState>, Error> {
+        if self.settings.fenced && grant.token.is_none() {
+            let why = "the engine granted the lock without a fencing token";
+            return Err(self.name(Error::new(ErrorKind::Unsupported, why)));
+        }
+        let Some(claim) = attempt.claim.take() else {
+            return Err(self.name(Error::new(ErrorKind::Closed, "the claim is gone")));
+        };
+        let (client, want, permit) = (self.client.clone(), attempt.want.clone(), attempt.permit.take());
+        let held = crate::hold::Held { claim, permit, unresolved: attempt.unresolved };
+        let hold = HoldState::new(client, want, held, grant, now, &self.settings);
+        self.client.keeper.watch(&hold);
+        self.client.observe.granted(now.since(start));
+        if let Some(owner) = &self.settings.owner {
+            owner.note(&hold);
+        }
+        Ok(hold)
+    }
+}
+
+impl<'a> Attempt<'a> {
+    /// One look at the engine, at most until `deadline`: `None` if that came first.
+    async fn look(&mut self, deadline: Moment) -> Option<Result<Standing, DriverError>> {
+        // A ring after this is about what the look may not have seen yet.
+        self.want.bell.take();
+        let Some(claim) = self.claim.as_mut() else { return Some(Err(DriverError::closed())) };
+        self.touched = true;
+        let earlier = std::mem::replace(&mut self.unresolved, true);
+        let clock = self.plan.client.engine.clock();
+        let found = clock.deadline(deadline, claim.try_acquire()).await?;
+        // An answer does not speak for an earlier attempt that was not answered: that one may still arrive.
+        self.unresolved = earlier || matches!(&found, Err(e) if e.reached == Reached::Maybe);
+        Some(found)
+    }
+
+    /// Gives a grant back that came too late, and begins anew with the same permit.
+    async fn start_over(mut self) -> Result<Attempt<'a>, Error> {
+        let permit = self.permit.take();
+        let plan = self.plan;
+        if let Some(claim) = self.claim.as_mut()
+            && claim.release(None).await.is_ok()
+        {
+            self.claim = None;
+        }
+        plan.attempt(permit)
+    }
+}

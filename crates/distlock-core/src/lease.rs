@@ -1,0 +1,188 @@
+//! Leases that change hands: a hold as a string that another process can go on with.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::driver::{Grant, Hold, Life, Line, Mode, Order, Renewal, Want};
+use crate::error::{Error, ErrorKind};
+use crate::guard::Guard;
+use crate::hold::{HoldState, Held};
+use crate::key::Key;
+use crate::owner::OwnerId;
+use crate::settings::Settings;
+use crate::token::FencingToken;
+
+/// A hold without a guard: what another process needs to renew or release it.
+///
+/// It is written as one line of text (`Display`, `FromStr`). Whoever has the text can act as the owner: treat it
+/// like a password. The lock ends when its TTL runs out, unless somebody [resumes](Client::resume) it in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    key: Key,
+    owner: OwnerId,
+    mode: Mode,
+    mark: u64,
+    token: Option<FencingToken>,
+    ttl: Duration,
+}
+
+impl Lease {
+    /// The lock's key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The fencing token of the hold.
+    pub fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    /// The length of the lease at each renewal.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            Mode::Mutex => "m".to_owned(),
+            Mode::Write => "w".to_owned(),
+            Mode::Read => "r".to_owned(),
+            Mode::Slot { of } => format!("s{of}"),
+        };
+        let token = self.token.map_or(String::from("-"), |t| t.to_string());
+        let ttl = self.ttl.as_nanos();
+        write!(f, "dl1/{}/{}/{mode}/{}/{token}/{ttl}/{}", self.owner.client, self.owner.n, self.mark, self.key)
+    }
+}
+
+impl FromStr for Lease {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Self, Error> {
+        parse(s).ok_or_else(|| {
+            Error::new(ErrorKind::InvalidConfig, "this is not a lease handle (dl1/…), or it was cut short")
+        })
+    }
+}
+
+fn parse(s: &str) -> Option<Lease> {
+    let mut parts = s.trim_end_matches(['\r', '\n']).splitn(8, '/');
+    if parts.next()? != "dl1" {
+        return None;
+    }
+    let owner = OwnerId { client: parts.next()?.parse().ok()?, n: parts.next()?.parse().ok()? };
+    let mode = match parts.next()? {
+        "m" => Mode::Mutex,
+        "w" => Mode::Write,
+        "r" => Mode::Read,
+        slot => Mode::Slot { of: slot.strip_prefix('s')?.parse().ok()? },
+    };
+    let mark = parts.next()?.parse().ok()?;
+    let token = match parts.next()? {
+        "-" => None,
+        n => Some(n.parse().ok()?),
+    };
+    let ttl = Duration::from_nanos(parts.next()?.parse().ok()?);
+    let key = Key::new(parts.next()?).ok()?;
+    Some(Lease { key, owner, mode, mark, token, ttl })
+}
+
+impl Guard {
+    /// Turns the hold into a lease that outlives this process: renewal stops, nothing is released.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] unless the lock was taken alone and [`detachable`](crate::Lock::detachable);
+    /// [`ErrorKind::Lost`]. The guard is dropped, and so releases, in both cases.
+    pub fn detach(self) -> Result<Lease, Error> {
+        self.ensure()?;
+        let [hold] = self.holds() else {
+            let why = "several locks taken together cannot be detached; take them one by one";
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        };
+        if hold.want.life != Life::Lease {
+            let why = "the lock was not taken with `detachable`, so it ends with this process";
+            return Err(Error::new(ErrorKind::InvalidConfig, why).with_key(&hold.want.key));
+        }
+        let Hold { want, mark, ttl, .. } = hold.hold();
+        let lease = Lease { key: want.key.clone(), owner: want.owner, mode: want.mode, mark, token: hold.token, ttl };
+        // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the engine.
+        drop(hold.take());
+        Ok(lease)
+    }
+}
+
+impl Client {
+    /// Goes on with a lease: renews it and gives a guard for it. Never acquires.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotHeld`] when the lease is over; [`ErrorKind::Unavailable`] or [`ErrorKind::OutcomeUnknown`].
+    ///
+    /// # Cancel safety
+    /// Safe: the lease may have been renewed.
+    pub async fn resume(&self, lease: &Lease) -> Result<Guard, Error> {
+        self.0.check_open()?;
+        let client = self.0.clone();
+        let want = Arc::new(Want {
+            key: lease.key.clone(),
+            owner: lease.owner,
+            mode: lease.mode,
+            order: Order::Any,
+            line: Line::Never,
+            life: Life::Lease,
+            ttl: lease.ttl,
+            label: client.engine.label().cloned(),
+            reason: None,
+            bell: Default::default(),
+        });
+        let name = |e: Error| e.with_key(&lease.key).with_engine(self.0.observe.engine());
+        let (mark, token) = (lease.mark, lease.token);
+        let answer = {
+            let (client, want) = (client.clone(), want.clone());
+            let asked = async move { crate::guard::ask(&*client.driver, Hold { ttl: want.ttl, want, mark, floor: None }).await };
+            self.0.on_runtime(asked).await?
+        };
+        match answer {
+            Some(Renewal::Good(valid_until)) => {
+                let claim = client.driver.claim(want.clone()).map_err(|e| name(Error::from_driver(e)))?;
+                let held = Held { claim, permit: None, unresolved: false };
+                let grant = Grant { token, valid_until, mark };
+                let now = client.now();
+                let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
+                client.keeper.watch(&hold);
+                client.observe.granted(Duration::ZERO);
+                Ok(Guard::new(vec![hold]))
+            }
+            Some(Renewal::Lost(reason)) => {
+                Err(name(Error::new(ErrorKind::NotHeld, format!("the lease is over: {reason}"))))
+            }
+            Some(Renewal::Unknown(e)) => Err(name(Error::from_driver(e))),
+            None => Err(name(Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_reads_back_as_written() {
+        for mode in [Mode::Mutex, Mode::Read, Mode::Write, Mode::Slot { of: 3 }] {
+            let lease = Lease {
+                key: Key::new("a/b:c d").unwrap(),
+                owner: crate::Owners::new().next(),
+                mode,
+                mark: 7,
+                token: Some(FencingToken::new(42)),
+                ttl: Duration::from_millis(1500),
+            };
+            assert_eq!(lease.to_string().parse::<Lease>().unwrap(), lease);
+        }
+        assert!("dl1/x".parse::<Lease>().is_err());
+    }
+}

@@ -1,0 +1,139 @@
+//! The settings of one lock, and their checks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::{Life, MAX_TTL, Mode, Order, Orders, Promises, TokenPromise};
+use crate::error::{Error, ErrorKind};
+use crate::reentrant::Owner;
+
+/// How long a caller waits for a lock that somebody else holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: one look of its own at the engine, past any local line.
+    Try,
+    /// At most this long, from the call to the grant.
+    For(Duration),
+    /// As long as it takes, with a notice each ten seconds.
+    Forever,
+}
+
+impl From<Duration> for Wait {
+    fn from(d: Duration) -> Self {
+        Self::For(d)
+    }
+}
+
+/// Whether the watchdog renews the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Renew {
+    /// At a third of the TTL, until the release, the loss or `max_hold`.
+    #[default]
+    Auto,
+    /// Never: the lock is lost when its TTL runs out, unless [`Guard::extend`](crate::Guard::extend) is called.
+    Never,
+}
+
+/// The default TTL.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) wait: Wait,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Duration,
+    pub(crate) expect: Option<Duration>,
+    pub(crate) order: Order,
+    pub(crate) renew: Renew,
+    pub(crate) reason: Option<Arc<str>>,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) fenced: bool,
+    pub(crate) life: Life,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: None,
+            wait: Wait::Forever,
+            max_hold: None,
+            min_hold: Duration::ZERO,
+            expect: None,
+            order: Order::Any,
+            renew: Renew::Auto,
+            reason: None,
+            owner: None,
+            fenced: false,
+            life: Life::Process,
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn renews(&self) -> bool {
+        self.renew == Renew::Auto
+    }
+
+    /// Refuses what cannot be kept, before any I/O.
+    pub(crate) fn check(&self, ttl: Duration, mode: Mode, promises: &Promises) -> Result<(), Error> {
+        let (least, most) = (*promises.ttl.start(), *promises.ttl.end());
+        if ttl < least || ttl > most.min(MAX_TTL) {
+            let why = format!("ttl {ttl:?} is not in {least:?} to {}", days(most.min(MAX_TTL)));
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        }
+        if let Wait::For(d) = self.wait {
+            at_most("wait", d)?;
+        }
+        if let Some(d) = self.max_hold {
+            at_most("max_hold", d)?;
+            if d.is_zero() {
+                return Err(Error::new(ErrorKind::InvalidConfig, "max_hold 0ns is not in 1ns to 366 days"));
+            }
+            if self.min_hold > d {
+                let why = format!("min_hold {:?} is longer than max_hold {d:?}", self.min_hold);
+                return Err(Error::new(ErrorKind::InvalidConfig, why));
+            }
+        }
+        at_most("min_hold", self.min_hold)?;
+        at_most("expect", self.expect.unwrap_or_default())?;
+        if mode == (Mode::Slot { of: 0 }) {
+            return Err(Error::new(ErrorKind::InvalidConfig, "permits 0 is not in 1 to 4294967295"));
+        }
+        self.supported(mode, promises)
+    }
+
+    fn supported(&self, mode: Mode, promises: &Promises) -> Result<(), Error> {
+        let missing = if mode == Mode::Read && !promises.shared || mode == Mode::Write && !promises.shared {
+            "read/write locks"
+        } else if matches!(mode, Mode::Slot { .. }) && !promises.slots {
+            "semaphores"
+        } else if self.order == Order::Fifo && promises.order == Orders::Any {
+            "Order::Fifo"
+        } else if self.fenced && promises.token == TokenPromise::None {
+            "fencing tokens"
+        } else if self.fenced && !mode.is_exclusive() {
+            return Err(Error::new(ErrorKind::InvalidConfig, "only exclusive locks can be fenced"));
+        } else if self.life == Life::Lease && !promises.lease_records {
+            "leases that outlive their process (detachable)"
+        } else if !self.min_hold.is_zero() && !promises.keep {
+            "min_hold"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Unsupported, format!("{missing}: not supported by this engine"))
+            .with_engine(promises.engine))
+    }
+}
+
+fn at_most(name: &str, d: Duration) -> Result<(), Error> {
+    if d <= MAX_TTL {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::InvalidConfig, format!("{name} {d:?} is not in 0 to {}", days(MAX_TTL))))
+}
+
+fn days(d: Duration) -> String {
+    let days = d.as_secs() / 86_400;
+    if days >= 2 { format!("{days} days") } else { format!("{d:?}") }
+}
