@@ -1,5 +1,7 @@
 //! The proxy does to bytes what it says, in each direction.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io;
 use std::time::{Duration, Instant};
 

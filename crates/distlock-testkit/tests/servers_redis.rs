@@ -1,5 +1,7 @@
 //! The supervisor of Redis servers does what tests rely on.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{Read, Write};
 use std::time::Duration;
 

@@ -15,17 +15,28 @@
 //! A machine without the server: [`or_skip`] prints a line with a count and gives `None`, and fails instead when
 //! `DISTLOCK_REQUIRE=all` is set.
 
+mod etcd;
 mod find;
+mod mariadb;
 mod port;
+mod postgres;
 mod process;
+mod program;
 mod redis;
 mod skip;
 mod spawn;
 mod tls;
+mod tree;
+mod zookeeper;
 
+pub use self::etcd::Etcd;
 pub use self::find::find;
+pub use self::mariadb::MariaDb;
 pub use self::port::Port;
-pub use self::process::{Data, Process, Program, StartError, eventually};
+pub use self::postgres::Postgres;
+pub use self::process::Process;
+pub use self::program::{Data, Program, StartError, eventually};
 pub use self::redis::{Redis, RedisCluster, RedisOptions, RedisSentinel, Resp, RespClient};
 pub use self::skip::{or_skip, skipped};
 pub use self::tls::Certificates;
+pub use self::zookeeper::ZooKeeper;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::process::StartError;
+use super::program::StartError;
 
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 

@@ -2,7 +2,7 @@
 
 use super::super::find::find;
 use super::super::port::Port;
-use super::super::process::{Program, StartError};
+use super::super::program::{Program, StartError};
 use super::{Redis, RedisOptions, Resp};
 
 /// A Redis Cluster of three masters and three replicas; a lost master is replaced after about 2.2 s (node timeout

@@ -15,7 +15,8 @@ pub use self::options::RedisOptions;
 pub use self::resp::{Resp, RespClient};
 pub use self::sentinel::RedisSentinel;
 use super::port::Port;
-use super::process::{Data, Process, StartError};
+use super::process::Process;
+use super::program::{Data, StartError};
 use super::tls::Certificates;
 
 /// A standalone Redis server of one's own.
@@ -165,7 +166,7 @@ impl Redis {
     /// # Errors
     /// [`StartError`].
     pub async fn restart(&mut self, data: Data) -> Result<(), StartError> {
-        self.process.again(data)?;
+        self.process.again(data, |_| Ok(()))?;
         self.ready().await
     }
 }

@@ -7,7 +7,8 @@ use tempfile::TempDir;
 
 use super::super::find::find;
 use super::super::port::Port;
-use super::super::process::{Process, Program, StartError};
+use super::super::process::Process;
+use super::super::program::{Program, StartError};
 use super::{Redis, RedisOptions, Resp, RespClient};
 
 /// The name by which the Sentinels know the master.

@@ -1,0 +1,165 @@
+//! PostgreSQL.
+
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::find::{find_postgres, find_user};
+use super::port::Port;
+use super::process::Process;
+use super::program::{Data, Program, StartError};
+
+/// A PostgreSQL server of one's own, with the database `postgres` and the user `postgres` without a password.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    init: Program,
+    port: Port,
+    _dir: TempDir,
+}
+
+impl Postgres {
+    /// Makes a cluster and starts its server.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start() -> Result<Self, StartError> {
+        Self::start_with::<[&str; 0]>([]).await
+    }
+
+    /// With further settings, such as `["idle_session_timeout=5s"]`.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_with<S>(settings: S) -> Result<Self, StartError>
+    where
+        S: IntoIterator<Item: AsRef<str>>,
+    {
+        let (init, server) = (find_postgres("initdb")?, find_postgres("postgres")?);
+        let dir = TempDir::with_prefix("distlock-postgres-")?;
+        let port = Port::free()?;
+        let user = unprivileged(&dir, "postgres")?;
+        let mut init = Program::new(init, dir.path()).args([
+            "-D",
+            "data",
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+        ]);
+        init.user = user;
+        init.run().await?;
+        let mut start = Program::new(server, dir.path())
+            .args(["-D", "data", "-p", &port.number().to_string()])
+            .args(["-c", "listen_addresses=127.0.0.1"])
+            .args(["-c", &format!("unix_socket_directories={}", dir.path().display())])
+            .args([
+                "-c",
+                "shared_buffers=16MB",
+                "-c",
+                "fsync=off",
+                "-c",
+                "max_connections=200",
+            ])
+            .args(["-c", "autovacuum=off", "-c", "logging_collector=off"]);
+        for setting in settings {
+            start = start.args(["-c", setting.as_ref()]);
+        }
+        start.user = user;
+        let mut this = Self {
+            process: Process::start(start)?,
+            init,
+            port,
+            _dir: dir,
+        };
+        this.ready().await?;
+        Ok(this)
+    }
+
+    async fn ready(&mut self) -> Result<(), StartError> {
+        let address = self.port.address();
+        self.process
+            .ready(async || logs_in(&address).await.unwrap_or(false))
+            .await
+    }
+
+    /// `postgres://postgres@127.0.0.1:<port>/postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.address())
+    }
+
+    /// `127.0.0.1:<port>`.
+    pub fn address(&self) -> String {
+        self.port.address()
+    }
+
+    /// The server process; pausing and killing it hits all its backends.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Starts it again and waits until a login works.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn restart(&mut self, data: Data) -> Result<(), StartError> {
+        self.process.kill9()?;
+        if data == Data::Empty {
+            std::fs::remove_dir_all(self.process.program().dir.join("data"))?;
+            self.init.run().await?;
+        }
+        self.process.again(Data::Keep, |_| Ok(()))?;
+        self.ready().await
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // Killed outright it would leave its shared memory segment to the machine.
+        let _ = self.process.end(Signal::QUIT, Duration::from_secs(5));
+    }
+}
+
+/// Gives a directory to the system user of a server that refuses to be root. `None`: we are not root ourselves.
+pub(super) fn unprivileged(dir: &TempDir, name: &str) -> Result<Option<(u32, u32)>, StartError> {
+    if !rustix::process::getuid().is_root() {
+        return Ok(None);
+    }
+    let (uid, gid) = find_user(name)?;
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
+    chown(dir.path(), Some(uid), Some(gid))?;
+    Ok(Some((uid, gid)))
+}
+
+/// Starts a session and waits until the server is ready for queries.
+async fn logs_in(address: &str) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(address).await?;
+    let names = b"user\0postgres\0database\0postgres\0\0";
+    let mut hello = u32::try_from(names.len() + 8)
+        .map_err(io::Error::other)?
+        .to_be_bytes()
+        .to_vec();
+    hello.extend(0x0003_0000_u32.to_be_bytes());
+    hello.extend(names);
+    stream.write_all(&hello).await?;
+    loop {
+        let kind = stream.read_u8().await?;
+        let length = stream.read_u32().await?.saturating_sub(4);
+        let mut body = vec![0; length.min(1 << 20) as usize];
+        stream.read_exact(&mut body).await?;
+        match kind {
+            b'Z' => return Ok(true),
+            b'E' => return Ok(false),
+            _ => {}
+        }
+    }
+}
