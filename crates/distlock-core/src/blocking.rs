@@ -16,18 +16,21 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::driver::{Holder, LockInfo, LostReason, Order};
+use crate::acquire::Plan;
+use crate::client::ClientInner;
+use crate::driver::{Holder, LockInfo, Order};
+use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::{Held, Release};
 use crate::key::IntoKey;
 use crate::lease::Lease;
-use crate::lock::enter;
-use crate::reentrant::{self, Owner};
+use crate::lock::{enter, nested};
+use crate::reentrant::Owner;
 use crate::settings::{Renew, Wait};
 use crate::token::FencingToken;
 
@@ -63,7 +66,7 @@ impl std::ops::Deref for Guard {
 }
 
 /// Waits on this thread for a future on the engine thread.
-fn wait<F>(client: &crate::Client, future: F) -> Result<F::Output, Error>
+pub(crate) fn wait<F>(client: &Arc<ClientInner>, future: F) -> Result<F::Output, Error>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -78,7 +81,7 @@ where
         }
     }
     let (sender, receiver) = mpsc::sync_channel(1);
-    client.0.engine.spawn(async move {
+    client.engine.spawn(async move {
         let _ = sender.send(future.await);
     });
     receiver.recv().map_err(|_| Error::new(ErrorKind::Closed, "the engine thread ended"))
@@ -116,7 +119,7 @@ impl Client {
     /// As the async form.
     pub fn inspect(&self, key: impl IntoKey) -> Result<LockInfo, Error> {
         let (client, key) = (self.0.clone(), key.into_key()?);
-        wait(&self.0, async move { client.inspect(key).await })?
+        wait(&self.0.0, async move { client.inspect(key).await })?
     }
 
     /// As [`Client::break_lock`](crate::Client::break_lock).
@@ -125,7 +128,7 @@ impl Client {
     /// As the async form.
     pub fn break_lock(&self, key: impl IntoKey, how: crate::driver::Break) -> Result<Vec<Holder>, Error> {
         let (client, key) = (self.0.clone(), key.into_key()?);
-        wait(&self.0, async move { client.break_lock(key, how).await })?
+        wait(&self.0.0, async move { client.break_lock(key, how).await })?
     }
 
     /// As [`Client::resume`](crate::Client::resume).
@@ -134,7 +137,7 @@ impl Client {
     /// As the async form.
     pub fn resume(&self, lease: &Lease) -> Result<Guard, Error> {
         let (client, lease) = (self.0.clone(), lease.clone());
-        let inner = wait(&self.0, async move { client.resume(&lease).await })??;
+        let inner = wait(&self.0.0, async move { client.resume(&lease).await })??;
         Ok(Guard { inner, client: self.0.clone() })
     }
 
@@ -145,7 +148,7 @@ impl Client {
     pub fn shutdown(&self, deadline: Duration) -> Result<bool, Error> {
         let client = self.0.clone();
         // The engine thread ends in the shutdown: what it does after that is not waited for.
-        wait(&self.0, async move { client.shutdown(deadline).await })
+        wait(&self.0.0, async move { client.shutdown(deadline).await })
     }
 }
 
@@ -184,12 +187,7 @@ impl Lock {
     /// As the async form, and [`ErrorKind::Unsupported`] inside async code.
     pub fn acquire(self) -> Result<Guard, Error> {
         let client = self.0.client.clone();
-        let plan = self.0.plan()?;
-        let hold = match enter(&plan)? {
-            Some(hold) => hold,
-            None => wait(&client, async move { plan.acquire().await })??,
-        };
-        Ok(Guard { inner: crate::Guard::new(vec![hold]), client })
+        Ok(Guard { inner: take(self.0.plan()?)?, client })
     }
 
     /// As [`Lock::try_acquire`](crate::Lock::try_acquire), blocking this thread for one look.
@@ -210,29 +208,41 @@ impl Lock {
     /// # Errors
     /// [`RunError::Lost`] carries the body's value if it ran to its end.
     pub fn run<T, E>(self, body: impl FnOnce(Held) -> Result<T, E>) -> Result<T, RunError<E, T>> {
-        if let Ok(key) = &self.0.key
-            && let Some(hold) = reentrant::enclosing(&self.0.client.0, key)
-        {
-            reentrant::check(&hold, self.0.mode).map_err(|e| e.with_key(key))?;
-            let out = body(Held::of(vec![hold.clone()]));
-            return told(hold.lost(), out);
-        }
-        let guard = self.acquire()?;
-        let out = reentrant::within_sync(guard.inner.holds().to_vec(), || body(guard.held()));
-        let mut lost = guard.lost_reason().map(|(_, reason)| reason);
-        if let Ok(Release::Lost(reason)) = guard.release() {
-            lost.get_or_insert(reason);
-        }
-        told(lost, out)
+        self.0.enter_blocking()?.run_blocking(body)
     }
 }
 
-fn told<T, E>(lost: Option<LostReason>, out: Result<T, E>) -> Result<T, RunError<E, T>> {
-    match (lost, out) {
-        (Some(reason), Ok(value)) => Err(RunError::Lost { reason, value: Some(value) }),
-        (_, Err(e)) => Err(RunError::Body(e)),
-        (None, Ok(value)) => Ok(value),
+impl crate::Lock {
+    /// As [`enter`](Self::enter), blocking this thread.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter), and [`ErrorKind::Unsupported`] inside async code.
+    #[doc(hidden)]
+    pub fn enter_blocking(self) -> Result<Entered, Error> {
+        let plan = self.plan()?;
+        match nested(&plan)? {
+            Some(hold) => Ok(Entered::new(vec![hold], None)),
+            None => Ok(Entered::new(Vec::new(), Some(take(plan)?))),
+        }
     }
+}
+
+/// Takes a lock for a guard.
+fn take(plan: Plan) -> Result<crate::Guard, Error> {
+    let hold = match enter(&plan)? {
+        Some(hold) => hold,
+        None => {
+            let client = plan.client.clone();
+            wait(&client, async move { plan.acquire().await })??
+        }
+    };
+    Ok(crate::Guard::new(vec![hold]))
+}
+
+/// Releases, blocking this thread.
+pub(crate) fn release(guard: crate::Guard) -> Result<Release, Error> {
+    let Some(client) = guard.holds().first().map(|hold| hold.client.clone()) else { return Ok(Release::Clean) };
+    wait(&client, guard.release())?
 }
 
 impl Guard {
@@ -242,8 +252,7 @@ impl Guard {
     /// As the async form, and [`ErrorKind::Unsupported`] inside async code (the lock is then released in the
     /// background).
     pub fn release(self) -> Result<Release, Error> {
-        let Self { inner, client } = self;
-        wait(&client, inner.release())?
+        release(self.inner)
     }
 
     /// As [`Guard::verify`](crate::Guard::verify), blocking this thread.
@@ -252,7 +261,7 @@ impl Guard {
     /// As the async form.
     pub fn verify(&self) -> Result<(), Error> {
         let held = self.inner.held();
-        wait(&self.client, async move { held.verify().await })?
+        wait(&self.client.0, async move { held.verify().await })?
     }
 
     /// As [`Guard::extend`](crate::Guard::extend), blocking this thread.
@@ -261,7 +270,7 @@ impl Guard {
     /// As the async form.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
         let held = self.inner.held();
-        wait(&self.client, async move { held.extend(ttl).await })?
+        wait(&self.client.0, async move { held.extend(ttl).await })?
     }
 
     /// As [`Guard::detach`](crate::Guard::detach).

@@ -12,6 +12,7 @@ pub mod per_runtime;
 mod acquire;
 mod cleanup;
 mod client;
+mod entered;
 mod error;
 mod guard;
 mod hold;
@@ -31,6 +32,8 @@ mod settings;
 mod token;
 
 pub use crate::client::{Builder, Client, OnDisconnect};
+#[doc(hidden)]
+pub use crate::entered::Entered;
 pub use crate::error::{Error, ErrorKind, RunError};
 pub use crate::guard::{Guard, Held, Release};
 pub use crate::key::{IntoKey, Key, MAX_KEY_BYTES, Namespace, join_key};

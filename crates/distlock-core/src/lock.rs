@@ -4,13 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{Instrument, debug_span, warn};
+use tracing::{Instrument, debug_span};
 
 use crate::acquire::Plan;
 use crate::client::Client;
 use crate::driver::{Life, Mode, Order};
 use crate::error::{Error, ErrorKind, RunError};
-use crate::guard::{Guard, Held, Release};
+use crate::entered::Entered;
+use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
 use crate::key::Key;
 use crate::reentrant::{self, Owner};
@@ -204,48 +205,31 @@ impl Lock {
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
+        self.enter().await?.run(body).await
+    }
+
+    /// The first half of [`run`](Self::run): takes the lock, or re-enters. For `#[locked]`.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    #[doc(hidden)]
+    pub async fn enter(self) -> Result<Entered, Error> {
         let plan = self.plan()?;
-        if let Some(hold) = reentrant::enclosing(&plan.client, &plan.key) {
-            reentrant::check(&hold, plan.mode).map_err(|e| plan.name(e))?;
-            return nested(hold, body).await;
+        match nested(&plan)? {
+            Some(hold) => Ok(Entered::new(vec![hold], None)),
+            None => Ok(Entered::new(Vec::new(), Some(Guard::new(vec![take(plan).await?])))),
         }
-        run_held(Guard::new(vec![take(plan).await?]), body).await
     }
 }
 
-/// Runs `body` under an enclosing scope's hold. That scope drops it at a loss, and releases the lock.
-async fn nested<T, E, F, Fut>(hold: Arc<HoldState>, body: F) -> Result<T, RunError<E>>
-where
-    F: FnOnce(Held) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-{
-    let out = body(Held::of(vec![hold.clone()])).await;
-    match hold.lost() {
-        Some(reason) => Err(RunError::Lost { reason, value: None }),
-        None => out.map_err(RunError::Body),
-    }
-}
-
-/// Runs `body` under the guard's holds, then releases them.
-pub(crate) async fn run_held<T, E, F, Fut>(guard: Guard, body: F) -> Result<T, RunError<E>>
-where
-    F: FnOnce(Held) -> Fut,
-    Fut: Future<Output = Result<T, E>>,
-{
-    let held = guard.held();
-    let span = debug_span!(target: "distlock", "run", key = %held.key(), token = held.token().map(u64::from));
-    let scoped = reentrant::within(guard.holds().to_vec(), body(held.clone()));
-    let until_lost = crate::guard::until_lost(held, scoped);
-    let out = if span.is_disabled() { until_lost.await } else { until_lost.instrument(span).await };
-    let out = out.map_err(|reason| RunError::Lost { reason, value: None })?;
-    let key = guard.key().clone();
-    match (guard.release().await, &out) {
-        (Ok(Release::Clean), _) => {}
-        (Ok(Release::Lost(reason)), Ok(_)) => return Err(RunError::Lost { reason, value: None }),
-        (Ok(other), _) => warn!(target: "distlock", %key, ?other, "a lock was not held any more at its release"),
-        (Err(e), _) => warn!(target: "distlock", %key, error = %e, "a release was not confirmed"),
-    }
-    out.map_err(RunError::Body)
+/// The hold of an enclosing scope, which a body re-enters.
+pub(crate) fn nested(plan: &Plan) -> Result<Option<Arc<HoldState>>, Error> {
+    let Some(hold) = reentrant::enclosing(&plan.client, &plan.key) else { return Ok(None) };
+    reentrant::check(&hold, plan.mode).map_err(|e| plan.name(e))?;
+    Ok(Some(hold))
 }
 
 /// Re-entry by an explicit owner, or a refusal, before the engine is asked: `Ok(None)` means "ask it".

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Plan;
+use crate::client::ClientInner;
+use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
-use crate::lock::{Lock, enter, run_held};
+use crate::lock::{Lock, enter, nested};
 use crate::settings::Wait;
 
 /// Several locks to be taken together, not yet taken. See [`all`].
@@ -87,7 +89,61 @@ impl All {
         F: FnOnce(Held) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        run_held(self.acquire().await?, body).await
+        self.enter().await?.run(body).await
+    }
+
+    /// The first half of [`run`](Self::run): takes all, except those that an enclosing scope holds, which are
+    /// re-entered. For `#[locked]`.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    #[doc(hidden)]
+    pub async fn enter(self) -> Result<Entered, Error> {
+        match self.enclosed()? {
+            (nested, None) => Ok(Entered::new(nested, None)),
+            (nested, Some((client, set))) => {
+                let guard = client.on_runtime(async move { set.take().await }).await??;
+                Ok(Entered::new(nested, Some(guard)))
+            }
+        }
+    }
+
+    /// As [`enter`](Self::enter), blocking this thread.
+    ///
+    /// # Errors
+    /// As [`enter`](Self::enter), and [`ErrorKind::Unsupported`] inside async code.
+    #[doc(hidden)]
+    pub fn enter_blocking(self) -> Result<Entered, Error> {
+        match self.enclosed()? {
+            (nested, None) => Ok(Entered::new(nested, None)),
+            (nested, Some((client, set))) => {
+                let guard = crate::blocking::wait(&client, async move { set.take().await })??;
+                Ok(Entered::new(nested, Some(guard)))
+            }
+        }
+    }
+
+    /// The holds of enclosing scopes, and what is left to take.
+    #[expect(clippy::type_complexity, reason = "two callers, both right above")]
+    fn enclosed(self) -> Result<(Vec<Arc<HoldState>>, Option<(Arc<ClientInner>, Set)>), Error> {
+        let mut set = self.check()?;
+        let mut holds = Vec::new();
+        let mut left = Vec::new();
+        for plan in std::mem::take(&mut set.plans) {
+            match nested(&plan)? {
+                Some(hold) => holds.push(hold),
+                None => left.push(plan),
+            }
+        }
+        set.plans = left;
+        let client = set.plans.first().map(|plan| plan.client.clone());
+        match client {
+            None if holds.is_empty() => Err(none_named()),
+            client => Ok((holds, client.map(|client| (client, set)))),
+        }
     }
 
     /// Checked, sorted, without doubles.

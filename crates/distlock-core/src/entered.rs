@@ -1,0 +1,123 @@
+//! A lock that was taken for a body: `run`, in its two halves.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tracing::{Instrument, debug_span, warn};
+
+use crate::driver::LostReason;
+use crate::error::RunError;
+use crate::guard::{Guard, Held, Release, until_lost};
+use crate::hold::HoldState;
+use crate::key::Key;
+use crate::reentrant;
+
+/// What `run` has between obtaining the lock and running the body.
+///
+/// The attribute `#[locked]` needs the two halves apart, because the function's arguments belong to the body only
+/// once the lock was obtained.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use = "the lock is released as soon as this is dropped"]
+pub struct Entered {
+    /// Held by an enclosing scope, which drops the body at a loss, and releases.
+    nested: Vec<Arc<HoldState>>,
+    taken: Option<Guard>,
+}
+
+impl Entered {
+    pub(crate) fn new(nested: Vec<Arc<HoldState>>, taken: Option<Guard>) -> Self {
+        Self { nested, taken }
+    }
+
+    /// The key; of several, the first in their order.
+    pub fn key(&self) -> Key {
+        self.held().key().clone()
+    }
+
+    fn held(&self) -> Held {
+        let taken = self.taken.iter().flat_map(|guard| guard.holds());
+        let mut holds: Vec<_> = self.nested.iter().chain(taken).cloned().collect();
+        holds.sort_by(|a, b| a.want.key.cmp(&b.want.key));
+        Held::of(holds)
+    }
+
+    /// Runs `body`, and releases what was taken for it. The second half of [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Errors
+    /// As [`Lock::run`](crate::Lock::run), except [`RunError::Lock`].
+    ///
+    /// # Cancel safety
+    /// As [`Lock::run`](crate::Lock::run).
+    pub async fn run<T, E, F, Fut>(self, body: F) -> Result<T, RunError<E>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let held = self.held();
+        let out = match self.taken {
+            None => body(held).await.map_err(RunError::Body),
+            Some(guard) => run_held(guard, body(held)).await,
+        };
+        match self.nested.iter().find_map(|hold| hold.lost()) {
+            Some(reason) => Err(RunError::Lost { reason, value: None }),
+            None => out,
+        }
+    }
+
+    /// As [`run`](Self::run), on this thread.
+    ///
+    /// # Errors
+    /// As [`blocking::Lock::run`](crate::blocking::Lock::run), except [`RunError::Lock`].
+    pub fn run_blocking<T, E>(self, body: impl FnOnce(Held) -> Result<T, E>) -> Result<T, RunError<E, T>> {
+        let held = self.held();
+        let taken = self
+            .taken
+            .iter()
+            .flat_map(|guard| guard.holds())
+            .cloned()
+            .collect();
+        let out = reentrant::within_sync(taken, || body(held.clone()));
+        let mut lost = held.lost_reason().map(|(_, reason)| reason);
+        if let Some(guard) = self.taken
+            && let Ok(Release::Lost(reason)) = crate::blocking::release(guard)
+        {
+            lost.get_or_insert(reason);
+        }
+        told(lost, out)
+    }
+}
+
+fn told<T, E>(lost: Option<LostReason>, out: Result<T, E>) -> Result<T, RunError<E, T>> {
+    match (lost, out) {
+        (Some(reason), Ok(value)) => Err(RunError::Lost {
+            reason,
+            value: Some(value),
+        }),
+        (_, Err(e)) => Err(RunError::Body(e)),
+        (None, Ok(value)) => Ok(value),
+    }
+}
+
+/// Runs `body` under the guard's holds, then releases them.
+async fn run_held<T, E>(guard: Guard, body: impl Future<Output = Result<T, E>>) -> Result<T, RunError<E>> {
+    let held = guard.held();
+    let span = debug_span!(target: "distlock", "run", key = %held.key(), token = held.token().map(u64::from));
+    let until_lost = until_lost(held, reentrant::within(guard.holds().to_vec(), body));
+    let out = if span.is_disabled() {
+        until_lost.await
+    } else {
+        until_lost.instrument(span).await
+    };
+    let out = out.map_err(|reason| RunError::Lost { reason, value: None })?;
+    let key = guard.key().clone();
+    match (guard.release().await, &out) {
+        (Ok(Release::Clean), _) => {}
+        (Ok(Release::Lost(reason)), Ok(_)) => return Err(RunError::Lost { reason, value: None }),
+        (Ok(other), _) => {
+            warn!(target: "distlock", %key, ?other, "a lock was not held any more at its release")
+        }
+        (Err(e), _) => warn!(target: "distlock", %key, error = %e, "a release was not confirmed"),
+    }
+    out.map_err(RunError::Body)
+}
