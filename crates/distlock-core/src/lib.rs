@@ -5,7 +5,6 @@ pub mod clock;
 pub mod driver;
 pub mod engine;
 pub mod line;
-#[cfg(any())]
 pub mod memory;
 pub mod per_runtime;
 
