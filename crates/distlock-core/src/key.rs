@@ -243,7 +243,7 @@ impl Namespace {
         if self.is_exact() {
             key.as_str().to_owned()
         } else {
-            format!("{}:{}", self.0, key)
+            [&*self.0, ":", key.as_str()].concat()
         }
     }
 

@@ -39,13 +39,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::bell::Bell;
 use crate::clock::{Clock, Moment};
 use crate::driver::Driver;
 use crate::engine::Engine;
+use crate::key::{Key, Namespace};
 
 mod claim;
 mod faults;
@@ -108,16 +109,57 @@ struct Store {
 
 #[derive(Default)]
 struct Shard {
-    records: HashMap<Box<str>, Record>,
+    records: HashMap<Name, Record, BuildHasherDefault<Hashed>>,
     /// At least the largest token of every record that was forgotten.
     floor: u64,
     /// The number of records at which the idle ones are next forgotten.
     sweep_at: usize,
 }
 
+/// A record's name, hashed once for all its uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Name {
+    hash: u64,
+    text: Box<str>,
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Passes on the hash of a [`Name`].
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
 impl Store {
+    fn name(&self, namespace: &Namespace, key: &Key) -> Name {
+        let text = namespace.record(key).into_boxed_str();
+        Name {
+            hash: self.hasher.hash_one(&text),
+            text,
+        }
+    }
+
     /// Runs `f` on the record of this name, which is made if need be.
-    fn with<T>(&self, name: &str, now: Moment, f: impl FnOnce(&mut Record, &mut Rings) -> T) -> T {
+    fn with<T>(&self, name: &Name, now: Moment, f: impl FnOnce(&mut Record, &mut Rings) -> T) -> T {
         let mut rings = Rings::new();
         let mut shard = lock(self.shard(name));
         let out = match shard.records.get_mut(name) {
@@ -125,7 +167,7 @@ impl Store {
             None => {
                 shard.sweep(now, &mut rings);
                 let record = Record::new(shard.floor);
-                f(shard.records.entry(name.into()).or_insert(record), &mut rings)
+                f(shard.records.entry(name.clone()).or_insert(record), &mut rings)
             }
         };
         drop(shard);
@@ -134,7 +176,7 @@ impl Store {
     }
 
     /// Runs `f` on the record of this name, if there is one.
-    fn with_existing<T>(&self, name: &str, f: impl FnOnce(&mut Record, &mut Rings) -> T) -> Option<T> {
+    fn with_existing<T>(&self, name: &Name, f: impl FnOnce(&mut Record, &mut Rings) -> T) -> Option<T> {
         let mut rings = Rings::new();
         let out = lock(self.shard(name))
             .records
@@ -144,8 +186,9 @@ impl Store {
         out
     }
 
-    fn shard(&self, name: &str) -> &Mutex<Shard> {
-        &self.shards[self.hasher.hash_one(name) as usize % SHARDS]
+    fn shard(&self, name: &Name) -> &Mutex<Shard> {
+        // The map uses the lowest and the highest bits.
+        &self.shards[(name.hash >> 32) as usize % SHARDS]
     }
 
     fn clock(&self) -> &Clock {

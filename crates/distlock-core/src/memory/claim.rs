@@ -10,9 +10,9 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::Store;
 use super::faults::{Call, Fault};
 use super::history::{Answer, Event};
+use super::{Name, Store};
 use crate::clock::Moment;
 use crate::driver::{
     Claim, Driver, DriverError, Hold, Inspect, MAX_TTL, Mode, Orders, Promises, Reached, Refusal, Released,
@@ -171,14 +171,14 @@ impl Claim for MemoryClaim {
 struct Request {
     client: Arc<Client>,
     want: Arc<Want>,
-    name: Arc<str>,
+    name: Name,
 }
 
 impl Request {
     fn new(client: &Arc<Client>, want: Arc<Want>) -> Self {
         Self {
             client: client.clone(),
-            name: client.engine.namespace().record(&want.key).into(),
+            name: client.store.name(client.engine.namespace(), &want.key),
             want,
         }
     }
@@ -219,10 +219,19 @@ impl Request {
         call: Call,
         apply: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<T, DriverError> {
-        let plan = &self.client.store.plan;
-        if !plan.is_armed() {
+        if !self.client.store.plan.is_armed() {
             return Ok(apply(self));
         }
+        // Boxed, so that requests that nothing can strike carry no room for it.
+        Box::pin(self.send_under_faults(call, apply)).await
+    }
+
+    async fn send_under_faults<T: Send + 'static>(
+        &self,
+        call: Call,
+        apply: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<T, DriverError> {
+        let plan = &self.client.store.plan;
         let fault = plan.next(call, self.want.owner, self.client.now());
         if matches!(fault, Some(Fault::NotSent | Fault::Silent)) {
             self.note(call, self.client.now(), || Answer::NotApplied);
@@ -271,7 +280,7 @@ impl Request {
     fn note(&self, call: Call, at: Moment, answer: impl FnOnce() -> Answer) {
         self.client.store.plan.note(|| Event {
             at,
-            record: self.name.to_string(),
+            record: self.name.text.to_string(),
             owner: self.want.owner,
             mode: self.want.mode,
             call,

@@ -329,7 +329,7 @@ impl Faults {
 
     fn on_record(&self, key: &Key, f: impl FnOnce(&mut Record, &mut Rings) -> usize) -> usize {
         self.store
-            .with_existing(&self.namespace.record(key), f)
+            .with_existing(&self.store.name(&self.namespace, key), f)
             .unwrap_or(0)
     }
 
@@ -338,7 +338,7 @@ impl Faults {
     pub fn steal(&self, key: &Key, ttl: Duration) -> Option<FencingToken> {
         let now = self.store.clock().now();
         self.store
-            .with(&self.namespace.record(key), now, |record, rings| {
+            .with(&self.store.name(&self.namespace, key), now, |record, rings| {
                 let mode = match record.kind() {
                     None | Some(Kind::Mutex) => Mode::Mutex,
                     Some(Kind::ReadWrite) => Mode::Write,

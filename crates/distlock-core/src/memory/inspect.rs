@@ -26,7 +26,7 @@ impl Inspect for Client {
         for shard in &self.store.shards {
             let mut rings = Vec::new();
             for (name, record) in &mut lock(shard).records {
-                let Some(key) = self.engine.namespace().key_of(name) else {
+                let Some(key) = self.engine.namespace().key_of(&name.text) else {
                     continue;
                 };
                 if !key.starts_with(prefix) || after.is_some_and(|after| key <= after.as_str()) {
@@ -50,7 +50,7 @@ impl Inspect for Client {
     async fn inspect(&self, key: &Key) -> Result<LockInfo, DriverError> {
         self.reachable()?;
         let now = self.now();
-        let name = self.engine.namespace().record(key);
+        let name = self.store.name(self.engine.namespace(), key);
         let found = self.store.with_existing(&name, |record, rings| {
             record.prune(now, rings);
             self.info(key.clone(), record, now)
@@ -61,7 +61,7 @@ impl Inspect for Client {
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
         self.reachable()?;
         let now = self.now();
-        let name = self.engine.namespace().record(key);
+        let name = self.store.name(self.engine.namespace(), key);
         let mut told = Vec::new();
         self.store.with(&name, now, |record, rings| {
             record.break_all(how, now, rings, |place| {
