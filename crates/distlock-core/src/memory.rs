@@ -52,10 +52,12 @@ mod claim;
 mod faults;
 mod history;
 mod inspect;
+mod plan;
 mod record;
 
-pub use self::faults::{Call, Fault, Faults, Rule, Who};
+pub use self::faults::Faults;
 pub use self::history::{Answer, Event};
+pub use self::plan::{Call, Fault, Rule, Who};
 
 use self::claim::MemoryDriver;
 use self::record::Record;
@@ -102,7 +104,7 @@ impl fmt::Debug for Memory {
 struct Store {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
-    plan: faults::Plan,
+    plan: plan::Plan,
     /// The clock of the first driver, for faults that need the time.
     clock: OnceLock<Clock>,
 }

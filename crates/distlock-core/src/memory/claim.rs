@@ -10,8 +10,8 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::faults::{Call, Fault};
 use super::history::{Answer, Event};
+use super::plan::{Call, Fault};
 use super::{Name, Store};
 use crate::clock::Moment;
 use crate::driver::{

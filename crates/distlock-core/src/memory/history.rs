@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::faults::Call;
+use super::plan::Call;
 use crate::clock::Moment;
 use crate::driver::{DriverError, LostReason, Mode, Released, Renewal, Standing};
 use crate::owner::OwnerId;
