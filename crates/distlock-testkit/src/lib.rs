@@ -1,6 +1,7 @@
 //! The conformance suite, fault injection, histories and checkers of distlock.
 
 pub mod check;
+pub mod conformance;
 pub mod history;
 pub mod proxy;
 pub mod servers;
