@@ -1,0 +1,19 @@
+//! A place for tests to stop this process between the write of a snapshot and its commit.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The commit before which this process stops itself with SIGSTOP: 1 is the next one, 0 is none.
+pub static STOP_BEFORE_COMMIT: AtomicU32 = AtomicU32::new(0);
+
+/// How often that happened.
+pub static STOPPED: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn before_commit() {
+    if STOP_BEFORE_COMMIT.load(Ordering::Relaxed) != 0
+        && STOP_BEFORE_COMMIT.fetch_sub(1, Ordering::Relaxed) == 1
+    {
+        STOPPED.fetch_add(1, Ordering::Relaxed);
+        // Without it the test would see that nothing stopped.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+    }
+}
