@@ -155,9 +155,12 @@ impl IntoKey for Result<Key, Error> {
 /// ```
 #[macro_export]
 macro_rules! key {
-    ($($part:expr),+ $(,)?) => {
-        $crate::join_key(&[$(&$part as &dyn ::std::fmt::Display),+])
-    };
+    ($($part:expr),+ $(,)?) => {{
+        // A statement of its own: the borrowed parts, which are not `Send`, must not live across an await of the
+        // expression that the key is used in.
+        let key = $crate::join_key(&[$(&$part as &dyn ::std::fmt::Display),+]);
+        key
+    }};
 }
 
 /// The function behind [`key!`](crate::key!).
@@ -309,6 +312,15 @@ mod tests {
         assert_ne!(key!["a:b", "c"].unwrap(), key!["a", "b:c"].unwrap());
         assert_ne!(key!["a%3Ab"].unwrap(), key!["a:b"].unwrap());
         assert_eq!(key!["order", 42].unwrap().as_str(), "order:42");
+    }
+
+    #[test]
+    fn a_key_may_be_made_in_an_expression_that_awaits_in_a_spawned_task() {
+        fn spawnable(_: impl Send) {}
+        spawnable(async {
+            let id = 7;
+            std::future::ready(key!["order", id]).await
+        });
     }
 
     #[test]
