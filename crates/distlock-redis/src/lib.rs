@@ -1,1 +1,30 @@
-//! The Redis engine of distlock, on the wire with Redisson and the plain SET NX format.
+//! The Redis engine of distlock.
+//!
+//! It speaks two formats. [`Layout::Redisson`] (the default) is that of Redisson's `RLock`, fair lock, read/write
+//! lock and `PermitExpirableSemaphore`, so that a Java service and a Rust service exclude and wake each other on the
+//! same name. [`Layout::String`] is the plain `SET key value NX PX` that redis-py, redsync, node-redlock, rslock and
+//! Spring's registry share. In both, the engine's own data is in keys of its own beside the lock's, in the same hash
+//! slot: `{name}:distlock` has the last token and the last holder's description.
+//!
+//! Every decision is one Lua script in `src/scripts`, each with a header that says what it does; the time is always
+//! the server's. [`open`] gives the [`Driver`](distlock_core::driver::Driver); everything that waits, renews, retries
+//! and cleans up is in `distlock-core`.
+
+#![forbid(unsafe_code)]
+
+mod about;
+mod claim;
+mod config;
+mod dial;
+mod driver;
+mod fault;
+mod hub;
+mod links;
+mod names;
+mod renew;
+mod script;
+mod shape;
+mod site;
+
+pub use crate::config::{Config, Endpoint, Layout, Secret, Tls, UrlParts, ValueFormat, parameters};
+pub use crate::driver::open;

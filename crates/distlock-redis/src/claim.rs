@@ -1,0 +1,302 @@
+//! One contender on Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use distlock_core::FencingToken;
+use distlock_core::clock::Moment;
+use distlock_core::driver::{
+    Claim, DriverError, Grant, Line, Mode, Reached, Refusal, Released, Standing, Want,
+};
+use redis::Value;
+
+use crate::about::Record;
+use crate::dial::Link;
+use crate::driver::Shared;
+use crate::fault::Fault;
+use crate::hub::{Armed, Watched};
+use crate::shape::{Call, Form, Shape};
+
+/// The longest time for which a waiter relies on being told.
+const LONGEST: Duration = Duration::from_secs(5);
+/// The same, when the server cannot tell it: between these, at random.
+const DEAF: std::ops::Range<f64> = 0.1..0.3;
+
+#[derive(Debug)]
+pub(crate) struct RedisClaim {
+    shared: Arc<Shared>,
+    want: Arc<Want>,
+    shape: Arc<Shape>,
+    about: String,
+    over: bool,
+    armed: Option<Armed>,
+    watched: Option<Watched>,
+    /// The connection on which an acquisition went out that was not answered; a release goes there first, for there
+    /// it cannot arrive before it.
+    owed: Option<Link>,
+}
+
+/// What a look found.
+enum Look {
+    Held(Grant),
+    Waiting(Standing),
+    /// Free, but somebody is in line.
+    Line,
+}
+
+impl RedisClaim {
+    pub(crate) fn new(shared: Arc<Shared>, want: Arc<Want>, shape: Shape) -> Self {
+        let about = shared.about.write(&want);
+        Self {
+            shared,
+            want,
+            shape: Arc::new(shape),
+            about,
+            over: false,
+            armed: None,
+            watched: None,
+            owed: None,
+        }
+    }
+
+    async fn look(&mut self) -> Result<Look, DriverError> {
+        let join = self.want.line == Line::Join;
+        let call = self.shape.acquire(self.want.ttl, &self.about, join);
+        let link = self.shared.links.get().await?;
+        self.owed = Some(link.clone());
+        let sent = self.shared.clock().now();
+        let answer = self.shared.run(&link, &call).await;
+        if !matches!(&answer, Err(fault) if fault.error.reached == Reached::Maybe) {
+            self.owed = None;
+        }
+        self.read(answer.map_err(|fault| fault.error)?, sent)
+    }
+
+    fn read(&self, answer: Value, sent: Moment) -> Result<Look, DriverError> {
+        let words = match answer {
+            Value::Int(number) => {
+                let token = self
+                    .want
+                    .mode
+                    .is_exclusive()
+                    .then(|| FencingToken::new(number.unsigned_abs()));
+                return Ok(Look::Held(Grant {
+                    token,
+                    valid_until: sent + Duration::from_millis(crate::shape::millis(self.want.ttl)),
+                    mark: 0,
+                }));
+            }
+            Value::Array(words) => words,
+            other => return Err(strange(&other)),
+        };
+        match text(&words, 0).as_str() {
+            "line" => Ok(Look::Line),
+            "kind" => Err(self.mismatch(text(&words, 1))),
+            "wait" => {
+                let stored = text(&words, 2);
+                if self.is_foreign(&stored) {
+                    return Err(self.mismatch("a hash that is no lock".to_owned()));
+                }
+                let left = number(&words, 1);
+                let recheck = number(&words, 5)
+                    .and_then(|ms| u64::try_from(ms).ok())
+                    .map(Duration::from_millis);
+                let holder = (!stored.is_empty()).then(|| {
+                    let mode = match self.want.mode {
+                        Mode::Read => Mode::Write,
+                        Mode::Write if !stored.ends_with(":write") => Mode::Read,
+                        mode => mode,
+                    };
+                    let record = Record::parse(&text(&words, 3));
+                    let mut holder = self.shared.about.holder(&stored, mode, record.as_ref());
+                    holder.expires_in = left
+                        .and_then(|ms| u64::try_from(ms).ok())
+                        .map(Duration::from_millis);
+                    holder
+                });
+                Ok(Look::Waiting(Standing::Waiting {
+                    recheck: self.recheck(left).min(recheck.unwrap_or(LONGEST)),
+                    holder,
+                    ahead: number(&words, 4).and_then(|n| u32::try_from(n).ok()),
+                }))
+            }
+            _ => Err(strange(&Value::Array(words))),
+        }
+    }
+
+    /// When the holder's record ends, at the latest; more often if releases are not heard.
+    fn recheck(&self, left: Option<i64>) -> Duration {
+        let most = match &self.armed {
+            Some(armed) if armed.is_live() => LONGEST,
+            _ => Duration::from_secs_f64(rand::random_range(DEAF)),
+        };
+        match left.and_then(|ms| u64::try_from(ms).ok()) {
+            Some(ms) => most.min(Duration::from_millis(ms.saturating_add(1))),
+            None => most,
+        }
+    }
+
+    /// A Redisson owner is `<uuid>:<thread>`; a hash with other fields is somebody's data.
+    fn is_foreign(&self, stored: &str) -> bool {
+        let stored = stored.strip_suffix(":write").unwrap_or(stored);
+        let is_owner = || {
+            stored
+                .rsplit_once(':')
+                .is_some_and(|(_, n)| n.parse::<i64>().is_ok())
+        };
+        self.shape.form != Form::String && !stored.is_empty() && !is_owner()
+    }
+
+    fn mismatch(&self, have: String) -> DriverError {
+        let have = match have.as_str() {
+            "string" => "a string (another product's lock, a semaphore, or data)".to_owned(),
+            "list" | "set" | "zset" | "stream" => format!("a Redis {have}, which is no lock"),
+            _ => have,
+        };
+        DriverError::refused(Refusal::KindMismatch {
+            have,
+            want: self.want.mode.kind().to_string(),
+        })
+    }
+
+    /// Looks; where only a line of others is in the way, has its dead removed and looks once more.
+    async fn look_past_the_dead(&mut self) -> Result<Look, DriverError> {
+        let look = self.look().await?;
+        if !matches!(look, Look::Line) {
+            return Ok(look);
+        }
+        let link = self.shared.links.get().await?;
+        let left = self
+            .shared
+            .run(&link, &self.shape.prune())
+            .await
+            .map_err(|fault| fault.error)?;
+        match left {
+            Value::Int(0) => self.look().await,
+            left => Ok(Look::Waiting(Standing::Waiting {
+                recheck: self.recheck(None).min(Duration::from_secs(2)),
+                holder: None,
+                ahead: match left {
+                    Value::Int(n) => u32::try_from(n).ok(),
+                    _ => None,
+                },
+            })),
+        }
+    }
+
+    async fn settle(&mut self, look: Look) -> Result<Standing, DriverError> {
+        match look {
+            Look::Held(grant) => {
+                self.over = true;
+                self.armed = None;
+                let (hub, shape) = (&self.shared.hub, &self.shape);
+                self.watched =
+                    Some(hub.watch(&shape.key, &shape.stored, shape.tracked(), self.want.bell.clone()));
+                Ok(Standing::Held(grant))
+            }
+            Look::Waiting(standing) => Ok(standing),
+            // The line went and came again meanwhile.
+            Look::Line => Ok(Standing::Waiting {
+                recheck: self.recheck(None).min(Duration::from_secs(2)),
+                holder: None,
+                ahead: None,
+            }),
+        }
+    }
+
+    async fn leave(&self, link: &Link, keep: Option<Duration>) -> Result<Released, Fault> {
+        match self.shared.run(link, &self.shape.release(keep)).await {
+            Ok(Value::Int(1)) => Ok(Released::Freed),
+            Ok(_) => Ok(Released::NotHeld),
+            // Something else is there now; it is not ours, and stays.
+            Err(fault) if is_kind_mismatch(&fault) => Ok(Released::NotHeld),
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+#[async_trait]
+impl Claim for RedisClaim {
+    async fn try_acquire(&mut self) -> Result<Standing, DriverError> {
+        if self.over {
+            return Err(DriverError::closed());
+        }
+        let look = self.look_past_the_dead().await?;
+        if matches!(look, Look::Held(_)) || self.want.line == Line::Never {
+            return self.settle(look).await;
+        }
+        if self.armed.is_none() {
+            self.armed = Some(self.shared.hub.arm(self.shape.channel(), self.want.bell.clone()));
+        } else if self.armed.as_ref().is_some_and(Armed::is_live) {
+            return self.settle(look).await;
+        }
+        // Armed just now, or again after a lost connection: only a look after it counts.
+        if let Some(armed) = &self.armed {
+            self.shared
+                .clock()
+                .timeout(self.shared.links.patience(), armed.heard())
+                .await;
+        }
+        let look = self.look_past_the_dead().await?;
+        self.settle(look).await
+    }
+
+    async fn release(&mut self, keep: Option<Duration>) -> Result<Released, DriverError> {
+        self.over = true;
+        self.armed = None;
+        self.watched = None;
+        let owed = self.owed.take();
+        if let Some(owed) = owed.as_ref().filter(|link| !link.has_ended()) {
+            match self.leave(owed, keep).await {
+                Ok(released) => return Ok(released),
+                Err(fault) if fault.error.reached == Reached::No => return Err(fault.error),
+                Err(_) => {}
+            }
+        }
+        let Some(owed) = owed else {
+            let link = self.shared.links.get().await?;
+            return self.leave(&link, keep).await.map_err(|fault| fault.error);
+        };
+        // That connection is closed, or its runtime is blocked; the engine thread's is not.
+        if !owed.has_ended() {
+            self.owed = Some(owed);
+        }
+        let link = self.shared.links.engine_side().await?;
+        self.leave(&link, keep).await.map_err(|fault| fault.error)
+    }
+}
+
+/// Runs a call with the client's patience.
+impl Shared {
+    pub(crate) async fn run(&self, link: &Link, (script, cmd): &Call) -> Result<Value, Fault> {
+        link.run(script, cmd, self.links.patience()).await
+    }
+}
+
+fn is_kind_mismatch(fault: &Fault) -> bool {
+    use distlock_core::driver::DriverErrorKind::Refused;
+    matches!(fault.error.kind, Refused(Refusal::KindMismatch { .. }))
+}
+
+fn strange(answer: &Value) -> DriverError {
+    DriverError::unavailable(
+        Reached::Yes,
+        format!("Redis gave an answer that is not understood: {answer:?}"),
+    )
+}
+
+fn text(words: &[Value], at: usize) -> String {
+    match words.get(at) {
+        Some(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(Value::SimpleString(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn number(words: &[Value], at: usize) -> Option<i64> {
+    match words.get(at) {
+        Some(Value::Int(n)) => Some(*n),
+        _ => None,
+    }
+}

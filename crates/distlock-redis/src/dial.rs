@@ -1,0 +1,271 @@
+//! One connection to one server, set up the way locks need it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use distlock_core::clock::Clock;
+use distlock_core::driver::{DriverError, Reached, Refusal};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, TlsCertificates, Value,
+};
+
+use crate::config::{Config, Secret, Tls};
+use crate::fault::{Fault, Then, connecting, is_noscript};
+use crate::script::Script;
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    Tcp(String, u16),
+    Unix(PathBuf),
+}
+
+/// Dials servers with one set of credentials and certificates.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    user: Option<String>,
+    password: Option<Secret>,
+    db: i64,
+    tls: Option<TlsCertificates>,
+    timeout: Duration,
+    clock: Clock,
+}
+
+impl Dialer {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// [`Refusal::InvalidConfig`] naming a file that cannot be read.
+    pub(crate) fn new(config: &Config, clock: Clock) -> Result<Self, DriverError> {
+        Ok(Self {
+            user: config.user.clone(),
+            password: config.password.clone(),
+            db: config.db,
+            tls: config.tls.as_ref().map(certificates).transpose()?,
+            timeout: config.connect_timeout,
+            clock,
+        })
+    }
+
+    /// The same for the sentinels of the group: their own credentials, no database.
+    pub(crate) fn for_sentinels(&self, config: &Config) -> Self {
+        Self {
+            user: config.sentinel_user.clone(),
+            password: config.sentinel_password.clone(),
+            db: 0,
+            tls: self.tls.clone(),
+            timeout: self.timeout,
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Connects on the present runtime. `push` hears what the server says unasked, on the connection's own task.
+    ///
+    /// # Errors
+    /// Nothing was sent that could take a lock: [`Reached::No`].
+    pub(crate) async fn dial(
+        &self,
+        node: &Node,
+        push: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<Link, DriverError> {
+        let client = self.client(node).map_err(connecting)?;
+        let state = Arc::new(State::default());
+        let ended = state.clone();
+        // Deadlines are kept by our clock, which counts suspended time.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(1024)
+            .set_push_sender(move |info: PushInfo| {
+                if info.kind == PushKind::Disconnection {
+                    ended.ended.store(true, Ordering::Release);
+                }
+                push(info);
+                Ok::<(), std::convert::Infallible>(())
+            });
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        match self.clock.timeout(self.timeout, connected).await {
+            None => Err(DriverError::unavailable(
+                Reached::No,
+                format!(
+                    "no connection to Redis at {} within {:?}",
+                    show(node),
+                    self.timeout
+                ),
+            )),
+            Some(Err(e)) => Err(connecting(e)),
+            Some(Ok(connection)) => Ok(Link {
+                connection,
+                state,
+                clock: self.clock.clone(),
+            }),
+        }
+    }
+
+    fn client(&self, node: &Node) -> redis::RedisResult<Client> {
+        let addr = match (node, &self.tls) {
+            (Node::Tcp(host, port), None) => ConnectionAddr::Tcp(host.clone(), *port),
+            (Node::Tcp(host, port), Some(_)) => ConnectionAddr::TcpTls {
+                host: host.clone(),
+                port: *port,
+                insecure: false,
+                tls_params: None,
+            },
+            (Node::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
+        };
+        let mut redis = RedisConnectionInfo::default()
+            .set_db(self.db)
+            .set_protocol(ProtocolVersion::RESP3);
+        if let Some(user) = &self.user {
+            redis = redis.set_username(user);
+        }
+        if let Some(password) = &self.password {
+            redis = redis.set_password(password.reveal());
+        }
+        let info: ConnectionInfo = addr
+            .into_connection_info()?
+            .set_redis_settings(redis)
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        match (&self.tls, node) {
+            (Some(tls), Node::Tcp(..)) => Client::build_with_tls(info, tls.clone()),
+            _ => Client::open(info),
+        }
+    }
+}
+
+/// An established connection. Clones share it; it carries many requests at once, in order.
+#[derive(Clone)]
+pub(crate) struct Link {
+    connection: MultiplexedConnection,
+    state: Arc<State>,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The socket is closed.
+    ended: AtomicBool,
+    /// Not to be used for anything new: it did not answer in time, or leads to the wrong server.
+    shunned: AtomicBool,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// Whether the socket is known to be closed: nothing that is sent here arrives any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it is closed, or not to be used for anything new.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_ended() || self.state.shunned.load(Ordering::Acquire)
+    }
+
+    /// Nothing new goes over this connection, whoever shares it.
+    pub(crate) fn shun(&self) {
+        self.state.shunned.store(true, Ordering::Release);
+    }
+
+    /// Sends one command and waits for its answer, at most this long. Never sends it twice.
+    pub(crate) async fn ask(&self, cmd: &Cmd, patience: Duration) -> Result<Value, Fault> {
+        self.raw(cmd, patience)
+            .await?
+            .map_err(|e| self.judge(Fault::of(e)))
+    }
+
+    /// Runs a script, in full if the server does not know it.
+    pub(crate) async fn run(&self, script: &Script, call: &Cmd, patience: Duration) -> Result<Value, Fault> {
+        match self.raw(call, patience).await? {
+            Err(e) if is_noscript(&e) => self.ask(&script.in_full(call), patience).await,
+            Err(e) => Err(self.judge(Fault::of(e))),
+            Ok(value) => Ok(value),
+        }
+    }
+
+    async fn raw(&self, cmd: &Cmd, patience: Duration) -> Result<redis::RedisResult<Value>, Fault> {
+        let mut connection = self.connection.clone();
+        match self
+            .clock
+            .timeout(patience, connection.send_packed_command(cmd))
+            .await
+        {
+            Some(answer) => Ok(answer.and_then(|v| v.extract_error())),
+            None => Err(self.judge(Fault::silent())),
+        }
+    }
+
+    /// Subscribes, and waits until the server confirmed all of it.
+    pub(crate) async fn subscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
+        let mut connection = self.connection.clone();
+        self.settle(self.clock.timeout(patience, connection.subscribe(channels)).await)
+    }
+
+    /// Unsubscribes, and waits until the server confirmed all of it.
+    pub(crate) async fn unsubscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
+        let mut connection = self.connection.clone();
+        self.settle(
+            self.clock
+                .timeout(patience, connection.unsubscribe(channels))
+                .await,
+        )
+    }
+
+    fn settle(&self, answer: Option<redis::RedisResult<()>>) -> Result<(), Fault> {
+        match answer {
+            Some(answer) => answer.map_err(|e| self.judge(Fault::of(e))),
+            None => Err(self.judge(Fault::silent())),
+        }
+    }
+
+    fn judge(&self, fault: Fault) -> Fault {
+        if fault.then == Then::Redial {
+            self.shun();
+        }
+        fault
+    }
+}
+
+fn certificates(tls: &Tls) -> Result<TlsCertificates, DriverError> {
+    let client_tls = match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => Some(ClientTlsConfig {
+            client_cert: file(cert)?,
+            client_key: file(key)?,
+        }),
+        (None, None) => None,
+        _ => {
+            let why = "a client certificate needs both cert= and key=";
+            return Err(DriverError::refused(Refusal::InvalidConfig(why.into())));
+        }
+    };
+    Ok(TlsCertificates {
+        client_tls,
+        root_cert: tls.ca.as_deref().map(file).transpose()?,
+    })
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, DriverError> {
+    std::fs::read(path).map_err(|e| DriverError {
+        source: Some(Box::new(e)),
+        ..DriverError::refused(Refusal::InvalidConfig(format!("cannot read {}", path.display())))
+    })
+}
+
+/// A node for people.
+pub(crate) fn show(node: &Node) -> String {
+    match node {
+        Node::Tcp(host, port) => format!("{host}:{port}"),
+        Node::Unix(path) => path.display().to_string(),
+    }
+}

@@ -1,0 +1,131 @@
+//! The engine itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::clock::Clock;
+use distlock_core::driver::{
+    Claim, Death, Driver, DriverError, Hold, Loss, MAX_TTL, Mode, Order, Orders, Promises, Refusal, Renewal,
+    TokenPromise, Wakes, Want,
+};
+use distlock_core::engine::Engine;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use crate::about::About;
+use crate::claim::RedisClaim;
+use crate::config::{Config, Layout};
+use crate::dial::Dialer;
+use crate::hub::{Hub, Live};
+use crate::links::Links;
+use crate::renew::IN_FLIGHT;
+use crate::shape::Shape;
+use crate::site::Site;
+
+/// Opens the engine and makes one connection, so that a wrong address, password or version is told at once.
+///
+/// # Errors
+/// [`Refusal::InvalidConfig`] for a setting that does not work; otherwise when the server cannot be reached.
+///
+/// # Cancel safety
+/// Safe: nothing is left behind.
+pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, DriverError> {
+    let dialer = Dialer::new(&config, engine.clock().clone())?;
+    let site = Arc::new(Site::new(&config, &dialer, engine.clock().clone()));
+    let links = Links::new(engine.clone(), dialer, site.clone(), config.timeout);
+    links.get().await?;
+    engine.spawn(Site::supervise(Arc::downgrade(&site)));
+    let shared = Shared {
+        hub: Hub::new(engine.clone(), links.clone()),
+        about: About::new(engine.owners().client()),
+        renewals: Semaphore::new(IN_FLIGHT),
+        links,
+        engine,
+        config,
+    };
+    Ok(Arc::new(RedisDriver(Arc::new(shared))))
+}
+
+#[derive(Debug)]
+struct RedisDriver(Arc<Shared>);
+
+/// What claims, renewals and inspection share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) config: Config,
+    pub(crate) links: Arc<Links>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) about: About,
+    /// Limits the renewal scripts that are on their way.
+    pub(crate) renewals: Semaphore,
+}
+
+impl Shared {
+    pub(crate) fn clock(&self) -> &Clock {
+        self.engine.clock()
+    }
+
+    pub(crate) fn shape(&self, want: &Want) -> Shape {
+        let record = self.engine.namespace().record(&want.key);
+        Shape::new(record, &self.config.layout, self.config.fenced, want)
+    }
+
+    pub(crate) fn hub_live(&self) -> Option<Live> {
+        self.hub.live()
+    }
+}
+
+impl Driver for RedisDriver {
+    fn promises(&self) -> Promises {
+        let redisson = self.0.config.layout == Layout::Redisson;
+        let mut promises = Promises::new("redis");
+        promises.order = if redisson { Orders::AnyOrFifo } else { Orders::Any };
+        promises.shared = redisson;
+        promises.slots = redisson;
+        promises.token = TokenPromise::BestEffort {
+            unless: "the counter is lost (deleted, evicted, not replicated before a failover) while the server's \
+                     clock is behind it",
+        };
+        promises.ttl = Duration::from_millis(100)..=MAX_TTL;
+        promises.wakes = Wakes::Notified;
+        promises.loss = Loss::BeforeRegrant;
+        promises.death = Death::AtTtl;
+        promises.lease_records = true;
+        promises.keep = true;
+        promises
+    }
+
+    fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
+        let unsupported = |what: &str| Err(DriverError::refused(Refusal::Unsupported(what.to_owned())));
+        match (&self.0.config.layout, want.mode, want.order) {
+            (Layout::String { .. }, Mode::Mutex, Order::Any) | (Layout::Redisson, _, Order::Any) => {}
+            (Layout::Redisson, Mode::Mutex, Order::Fifo) => {}
+            (Layout::Redisson, _, Order::Fifo) => {
+                return unsupported("Redis has first-come-first-served order for mutexes only");
+            }
+            (Layout::String { .. }, Mode::Mutex, Order::Fifo) => {
+                return unsupported("layout=string has no order; use layout=redisson");
+            }
+            (Layout::String { .. }, _, _) => {
+                return unsupported("layout=string has mutexes only; use layout=redisson");
+            }
+        }
+        let shape = self.0.shape(&want);
+        Ok(Box::new(RedisClaim::new(self.0.clone(), want, shape)))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        holds: &'a [Hold],
+        answer: &'a (dyn Fn(usize, Renewal) + Send + Sync),
+    ) -> BoxFuture<'a, ()> {
+        self.0.renew(holds, answer).boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.hub.close();
+        std::future::ready(()).boxed()
+    }
+}

@@ -1,0 +1,276 @@
+//! What the server tells us: messages for waiters, and changes of keys that we hold.
+//!
+//! One connection of the engine thread serves the whole client. It subscribes to the channels of all waiters, and
+//! it has the server *track* the keys of holds (`CLIENT TRACKING`): when one is deleted, evicted, expired, flushed or
+//! forced open by somebody else, the server says so, and a look at the key decides. Renewals go over the same
+//! connection, with `NOLOOP`, so they are not told back. The bells are rung where the server's word is read, without
+//! another hop; the actor in [`actor`] only subscribes, checks and reconnects.
+
+mod actor;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use distlock_core::bell::Bell;
+use distlock_core::clock::Moment;
+use distlock_core::engine::Engine;
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::{Notify, oneshot};
+
+use crate::dial::Link;
+use crate::links::Links;
+use crate::names::client_channel;
+
+/// The client's ear.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    engine: Engine,
+    links: Arc<Links>,
+    /// The channel on which others tell us that they broke a lock of ours.
+    own: String,
+    state: Mutex<State>,
+    work: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    channels: HashMap<String, Channel>,
+    holds: HashMap<Arc<str>, Vec<Entry>>,
+    next: u64,
+    /// Holds to have tracked at the next tick: most locks are released before it, and cost nothing.
+    fresh: Vec<Arc<str>>,
+    /// Keys that changed and are to be looked at now.
+    stirred: Vec<Arc<str>>,
+    running: bool,
+    closed: bool,
+    link: Option<Live>,
+}
+
+/// The connection while it is up.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    pub(crate) link: Link,
+    /// Whether the server tracks keys for it.
+    pub(crate) tracks: bool,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    bells: Vec<(u64, Bell)>,
+    /// Whether the server confirmed the subscription on the present connection.
+    live: bool,
+    asked: Vec<oneshot::Sender<()>>,
+    idle_since: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    owner: Arc<str>,
+    bell: Bell,
+    tracked: bool,
+}
+
+/// A waiter's bell on a channel; it is taken off when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    hub: Arc<Hub>,
+    channel: String,
+    id: u64,
+}
+
+/// A holder's bell on a key; it is taken off when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    hub: Arc<Hub>,
+    key: Arc<str>,
+    id: u64,
+}
+
+impl Hub {
+    pub(crate) fn new(engine: Engine, links: Arc<Links>) -> Arc<Self> {
+        let own = client_channel(engine.owners().client());
+        Arc::new(Self {
+            engine,
+            links,
+            own,
+            state: Mutex::default(),
+            work: Notify::new(),
+        })
+    }
+
+    /// Puts a bell on a channel, before anything was sent: see [`Armed::heard`].
+    pub(crate) fn arm(self: &Arc<Self>, channel: String, bell: Bell) -> Armed {
+        let mut state = self.lock();
+        state.next += 1;
+        let id = state.next;
+        let entry = state.channels.entry(channel.clone()).or_default();
+        entry.bells.push((id, bell));
+        entry.idle_since = None;
+        self.start(&mut state);
+        drop(state);
+        self.work.notify_one();
+        Armed {
+            hub: self.clone(),
+            channel,
+            id,
+        }
+    }
+
+    /// Puts a bell on a key that is held by `owner`. `tracked`: the key says by itself whether it is still held.
+    pub(crate) fn watch(
+        self: &Arc<Self>,
+        key: &Arc<str>,
+        owner: &Arc<str>,
+        tracked: bool,
+        bell: Bell,
+    ) -> Watched {
+        let mut state = self.lock();
+        state.next += 1;
+        let id = state.next;
+        let entry = Entry {
+            id,
+            owner: owner.clone(),
+            bell,
+            tracked,
+        };
+        state.holds.entry(key.clone()).or_default().push(entry);
+        let first = state.fresh.is_empty();
+        if tracked {
+            state.fresh.push(key.clone());
+        }
+        self.start(&mut state);
+        drop(state);
+        if first {
+            self.work.notify_one();
+        }
+        Watched {
+            hub: self.clone(),
+            key: key.clone(),
+            id,
+        }
+    }
+
+    /// The connection, if it is up.
+    pub(crate) fn live(&self) -> Option<Live> {
+        self.lock().link.clone().filter(|live| !live.link.is_over())
+    }
+
+    /// Ends the actor and its connection.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_one();
+    }
+
+    fn start(self: &Arc<Self>, state: &mut State) {
+        if !state.running && !state.closed {
+            state.running = true;
+            self.engine.spawn(actor::run(self.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears what the server says unasked.
+    fn hear(&self, info: &PushInfo) {
+        match info.kind {
+            PushKind::Message => {
+                let (Some(channel), Some(payload)) = (text(info.data.first()), text(info.data.get(1))) else {
+                    return;
+                };
+                let state = self.lock();
+                if channel == self.own {
+                    ring(state.holds.get(payload).into_iter().flatten().map(|e| &e.bell));
+                } else if let Some(channel) = state.channels.get(channel) {
+                    ring(channel.bells.iter().map(|(_, bell)| bell));
+                }
+            }
+            PushKind::Invalidate => {
+                let mut state = self.lock();
+                match info.data.first() {
+                    Some(Value::Array(keys)) => {
+                        for key in keys.iter().filter_map(|k| text(Some(k))) {
+                            let known = state.holds.get_key_value(key).map(|(key, _)| key.clone());
+                            state.stirred.extend(known);
+                        }
+                    }
+                    // The whole database was flushed.
+                    _ => state.stirred = state.holds.keys().cloned().collect(),
+                }
+                if !state.stirred.is_empty() {
+                    self.work.notify_one();
+                }
+            }
+            PushKind::Disconnection => self.work.notify_one(),
+            _ => {}
+        }
+    }
+}
+
+impl Armed {
+    /// Resolves when the server confirmed the subscription.
+    pub(crate) async fn heard(&self) {
+        let asked = {
+            let mut state = self.hub.lock();
+            match state.channels.get_mut(&self.channel) {
+                Some(channel) if !channel.live => {
+                    let (tell, asked) = oneshot::channel();
+                    channel.asked.push(tell);
+                    asked
+                }
+                _ => return,
+            }
+        };
+        // A sender that is dropped says that the subscription failed for now.
+        let _ = asked.await;
+    }
+
+    /// Whether a release would be heard now.
+    pub(crate) fn is_live(&self) -> bool {
+        self.hub
+            .lock()
+            .channels
+            .get(&self.channel)
+            .is_some_and(|c| c.live)
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        let now = self.hub.engine.clock().now();
+        if let Some(channel) = self.hub.lock().channels.get_mut(&self.channel) {
+            channel.bells.retain(|(id, _)| *id != self.id);
+            if channel.bells.is_empty() {
+                channel.idle_since = Some(now);
+            }
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        if let Some(entries) = state.holds.get_mut(&self.key) {
+            entries.retain(|e| e.id != self.id);
+            if entries.is_empty() {
+                state.holds.remove(&self.key);
+            }
+        }
+    }
+}
+
+fn ring<'a>(bells: impl Iterator<Item = &'a Bell>) {
+    for bell in bells {
+        bell.ring();
+    }
+}
+
+fn text(value: Option<&Value>) -> Option<&str> {
+    match value? {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}

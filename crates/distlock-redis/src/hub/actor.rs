@@ -1,0 +1,233 @@
+//! The hub's actor: the only one that subscribes and unsubscribes, so that the two never pass each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::clock::Moment;
+use redis::{Cmd, Value};
+
+use super::{Hub, Live, ring};
+use crate::dial::Link;
+use crate::fault::Fault;
+use crate::script::CHECK;
+
+/// How long after its acquisition a hold is checked and tracked, at most.
+const TICK: Duration = Duration::from_millis(300);
+/// How long a channel without waiters stays subscribed.
+const LINGER: Duration = Duration::from_secs(2);
+/// How often the connection is probed: a half-open one says nothing by itself.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Channels in one SUBSCRIBE, keys in one check.
+const BATCH: usize = 200;
+
+pub(super) async fn run(hub: Arc<Hub>) {
+    let clock = hub.engine.clock().clone();
+    let mut pause = FIRST_PAUSE;
+    while !hub.lock().closed {
+        let heard = hub.clone();
+        match hub.links.dial(move |info| heard.hear(&info)).await {
+            Ok((epoch, link)) => {
+                let serving = hub.serve(&link);
+                tokio::select! {
+                    ended = serving => match ended {
+                        Ok(()) => pause = FIRST_PAUSE,
+                        Err(fault) => tracing::debug!(error = %fault.error, "the subscription connection was lost"),
+                    },
+                    () = hub.links.site().moved(epoch) => pause = FIRST_PAUSE,
+                }
+                link.shun();
+            }
+            Err(e) => tracing::debug!(error = %e, "no subscription connection"),
+        }
+        hub.down();
+        if hub.lock().closed {
+            break;
+        }
+        clock.sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+impl Hub {
+    /// The connection is gone: nobody is subscribed, and waiters are not kept waiting for a confirmation.
+    fn down(&self) {
+        let mut state = self.lock();
+        state.link = None;
+        state.channels.retain(|_, channel| {
+            channel.live = false;
+            channel.asked.clear();
+            !channel.bells.is_empty()
+        });
+    }
+
+    /// Serves one connection until it is lost (`Ok` if it was of use for a while).
+    async fn serve(&self, link: &Link) -> Result<(), Fault> {
+        let clock = self.engine.clock();
+        let patience = self.links.patience();
+        let mut tracking = Cmd::new();
+        tracking.arg("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP");
+        let tracks = link.ask(&tracking, patience).await.is_ok();
+        if link.is_over() {
+            return Err(Fault::silent());
+        }
+        self.lock().link = Some(Live {
+            link: link.clone(),
+            tracks,
+        });
+        self.subscribe(link, std::slice::from_ref(&self.own)).await?;
+        self.subscribe_missing(link).await?;
+        // Whatever was published or changed while nobody listened: everyone looks once.
+        {
+            let state = self.lock();
+            ring(
+                state
+                    .channels
+                    .values()
+                    .flat_map(|c| c.bells.iter().map(|(_, bell)| bell)),
+            );
+            ring(state.holds.values().flatten().map(|e| &e.bell));
+        }
+        let mut tick = clock.now() + TICK;
+        let mut heartbeat = clock.now() + HEARTBEAT;
+        loop {
+            let due = if self.lock().fresh.is_empty() {
+                heartbeat
+            } else {
+                tick.min(heartbeat)
+            };
+            tokio::select! { () = self.work.notified() => {}, () = clock.sleep_until(due) => {} }
+            if link.is_over() || self.lock().closed {
+                return Ok(());
+            }
+            self.subscribe_missing(link).await?;
+            let now = clock.now();
+            let mut keys = std::mem::take(&mut self.lock().stirred);
+            if now >= tick {
+                keys.append(&mut self.lock().fresh);
+                tick = now + TICK;
+            }
+            if tracks {
+                self.check(link, keys).await?;
+            }
+            if now >= heartbeat {
+                self.unsubscribe_idle(link, now).await?;
+                let mut ping = Cmd::new();
+                ping.arg("PING");
+                link.ask(&ping, patience).await?;
+                heartbeat = clock.now() + HEARTBEAT;
+            }
+        }
+    }
+
+    async fn subscribe_missing(&self, link: &Link) -> Result<(), Fault> {
+        loop {
+            let missing: Vec<String> = {
+                let state = self.lock();
+                let missing = state
+                    .channels
+                    .iter()
+                    .filter(|(_, c)| !c.live && (!c.bells.is_empty()));
+                missing.map(|(name, _)| name.clone()).take(BATCH).collect()
+            };
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if let Err(fault) = self.subscribe(link, &missing).await {
+                if link.is_over() {
+                    return Err(fault);
+                }
+                // Refused (ACL): these waiters ask at intervals instead.
+                tracing::warn!(error = %fault.error, "cannot subscribe; waiters will poll");
+                let mut state = self.lock();
+                for name in &missing {
+                    if let Some(channel) = state.channels.get_mut(name) {
+                        channel.asked.clear();
+                    }
+                }
+                return Ok(());
+            }
+            let mut state = self.lock();
+            for name in &missing {
+                if let Some(channel) = state.channels.get_mut(name) {
+                    channel.live = true;
+                    for asked in channel.asked.drain(..) {
+                        let _ = asked.send(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn subscribe(&self, link: &Link, channels: &[String]) -> Result<(), Fault> {
+        link.subscribe(channels, self.links.patience()).await
+    }
+
+    async fn unsubscribe_idle(&self, link: &Link, now: Moment) -> Result<(), Fault> {
+        let idle: Vec<String> = {
+            let mut state = self.lock();
+            let idle = state.channels.iter_mut().filter(|(_, c)| {
+                c.live && c.bells.is_empty() && c.idle_since.is_some_and(|since| now.since(since) >= LINGER)
+            });
+            // From here on it counts as unsubscribed: a waiter that comes now is subscribed again after this.
+            idle.map(|(name, channel)| {
+                channel.live = false;
+                name.clone()
+            })
+            .take(BATCH)
+            .collect()
+        };
+        if !idle.is_empty() {
+            link.unsubscribe(&idle, self.links.patience()).await?;
+            let mut state = self.lock();
+            state.channels.retain(|_, c| c.live || !c.bells.is_empty());
+        }
+        self.subscribe_missing(link).await
+    }
+
+    /// Looks at these keys and has them tracked; rings for those that are not held any more.
+    async fn check(&self, link: &Link, mut keys: Vec<std::sync::Arc<str>>) -> Result<(), Fault> {
+        keys.sort_unstable();
+        keys.dedup();
+        let held: Vec<(std::sync::Arc<str>, std::sync::Arc<str>)> = {
+            let state = self.lock();
+            let entries = keys
+                .iter()
+                .filter_map(|key| state.holds.get(key).map(|entries| (key, entries)));
+            entries
+                .flat_map(|(key, entries)| {
+                    entries
+                        .iter()
+                        .filter(|e| e.tracked)
+                        .map(move |e| (key.clone(), e.owner.clone()))
+                })
+                .collect()
+        };
+        for batch in held.chunks(BATCH) {
+            let mut call = CHECK.call(batch.len());
+            for (key, _) in batch {
+                call.arg(&**key);
+            }
+            for (_, owner) in batch {
+                call.arg(&**owner);
+            }
+            let Value::Array(answers) = link.run(&CHECK, &call, self.links.patience()).await? else {
+                continue;
+            };
+            let state = self.lock();
+            for ((key, owner), answer) in batch.iter().zip(answers) {
+                if answer == Value::Int(0) {
+                    let gone = state
+                        .holds
+                        .get(key)
+                        .into_iter()
+                        .flatten()
+                        .filter(|e| e.owner == *owner);
+                    ring(gone.map(|e| &e.bell));
+                }
+            }
+        }
+        Ok(())
+    }
+}

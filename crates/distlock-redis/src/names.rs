@@ -1,0 +1,140 @@
+//! The names of keys and channels. All of one lock's are in one hash slot of a cluster.
+
+use uuid::Uuid;
+
+/// The keys and channels that belong to the lock with this name; Redisson's unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Names<'a>(pub(crate) &'a str);
+
+impl Names<'_> {
+    /// `prefix:{name}`; a name with a brace is taken to have a hash tag already.
+    fn before(self, prefix: &str) -> String {
+        let Names(name) = self;
+        if name.contains('{') {
+            format!("{prefix}:{name}")
+        } else {
+            format!("{prefix}:{{{name}}}")
+        }
+    }
+
+    /// `{name}:suffix`, by the same rule.
+    fn after(self, suffix: &str) -> String {
+        let Names(name) = self;
+        if name.contains('{') {
+            format!("{name}:{suffix}")
+        } else {
+            format!("{{{name}}}:{suffix}")
+        }
+    }
+
+    pub(crate) fn mutex_channel(self) -> String {
+        self.before("redisson_lock__channel")
+    }
+
+    /// The channel of one waiter of the fair lock.
+    pub(crate) fn fair_channel(self, owner: &str) -> String {
+        format!("{}:{owner}", self.mutex_channel())
+    }
+
+    pub(crate) fn queue(self) -> String {
+        self.before("redisson_lock_queue")
+    }
+
+    pub(crate) fn deadlines(self) -> String {
+        self.before("redisson_lock_timeout")
+    }
+
+    pub(crate) fn fence(self) -> String {
+        self.before("redisson_lock_token")
+    }
+
+    pub(crate) fn rw_channel(self) -> String {
+        self.before("redisson_rwlock")
+    }
+
+    /// What the names of all readers' lives start with.
+    pub(crate) fn lives(self) -> String {
+        self.after("")
+    }
+
+    /// The key that lives as long as one reader's share.
+    pub(crate) fn life(self, owner: &str) -> String {
+        self.after(&format!("{owner}:rwlock_timeout:1"))
+    }
+
+    pub(crate) fn slot_channel(self) -> String {
+        self.before("redisson_sc")
+    }
+
+    pub(crate) fn leases(self) -> String {
+        self.after("timeout")
+    }
+
+    /// Ours: the last token and the last exclusive holder's description.
+    pub(crate) fn record(self) -> String {
+        self.after("distlock")
+    }
+
+    /// Ours: which of our waiters looked when.
+    pub(crate) fn seen(self) -> String {
+        self.after("distlock:line")
+    }
+
+    /// Ours: the descriptions of those who share.
+    pub(crate) fn people(self) -> String {
+        self.after("distlock:people")
+    }
+
+    /// Ours: why the lock was last broken.
+    pub(crate) fn broken(self) -> String {
+        self.after("distlock:broken")
+    }
+
+    /// Ours: the channel of the string layout.
+    pub(crate) fn string_channel(self) -> String {
+        self.before("distlock_channel")
+    }
+
+    /// Whether a key that was found by its prefix is not a lock but belongs to one.
+    pub(crate) fn is_part(key: &str) -> bool {
+        key.contains('{')
+            && ([
+                ":distlock",
+                ":distlock:line",
+                ":distlock:people",
+                ":distlock:broken",
+                ":timeout",
+            ]
+            .iter()
+            .any(|end| key.ends_with(end))
+                || key.contains(":rwlock_timeout:"))
+    }
+}
+
+/// The channel on which a client is told which of its locks were broken.
+pub(crate) fn client_channel(client: Uuid) -> String {
+    format!("distlock_client:{client}")
+}
+
+/// A semaphore's permit: 16 bytes, unique for the owner and reversible by its client.
+pub(crate) fn permit(owner: distlock_core::OwnerId) -> [u8; 16] {
+    (owner.client.as_u128() ^ u128::from(owner.n)).to_be_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_redissons() {
+        let n = Names("orders:42");
+        assert_eq!(n.mutex_channel(), "redisson_lock__channel:{orders:42}");
+        assert_eq!(n.queue(), "redisson_lock_queue:{orders:42}");
+        assert_eq!(n.life("u:1"), "{orders:42}:u:1:rwlock_timeout:1");
+        assert_eq!(n.leases(), "{orders:42}:timeout");
+        assert_eq!(n.record(), "{orders:42}:distlock");
+        let tagged = Names("user:{42}:lock");
+        assert_eq!(tagged.mutex_channel(), "redisson_lock__channel:user:{42}:lock");
+        assert_eq!(tagged.record(), "user:{42}:lock:distlock");
+    }
+}

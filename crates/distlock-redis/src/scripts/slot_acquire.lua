@@ -1,0 +1,40 @@
+-- slot_acquire: takes one permit of a Redisson expirable-permit semaphore.
+--
+-- KEYS  1 free permits (string)  2 leases (sorted set: 16-byte permit -> ms of its end)  3 people
+-- ARGV  1 permit  2 ttl in ms  3 description  4 number of permits  5 channel  6 owner
+-- Gives 0 when held; or {'wait', ms until the next lease ends}; or {'kind', what}. The first use sets the number of
+-- permits; what we set lives for a day after its last use. Asked again it is the same permit.
+local free = redis.call('EXISTS', KEYS[1]) == 1
+if free then
+  local kind = redis.call('TYPE', KEYS[1])['ok']
+  if kind ~= 'string' then return {'kind', kind == 'hash' and 'another kind of lock' or kind} end
+  free = redis.call('GET', KEYS[1])
+  if not string.match(free, '^%-?%d+$') then return {'kind', 'string'} end
+end
+local now = now_ms()
+local life = math.max(86400000, 2 * ARGV[2])
+local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)
+for _, permit in ipairs(ended) do redis.call('ZREM', KEYS[2], permit) end
+local held = redis.call('ZCARD', KEYS[2])
+if not free then
+  -- The first use, or the count was deleted: whoever still has a lease keeps it.
+  free = ARGV[4] - held
+  redis.call('SET', KEYS[1], string.format('%.0f', free), 'PX', string.format('%.0f', life))
+elseif #ended > 0 then
+  free = redis.call('INCRBY', KEYS[1], #ended)
+  if free > 0 then redis.call('PUBLISH', ARGV[5], free) end
+end
+if free + held ~= tonumber(ARGV[4]) then return {'kind', 'a semaphore of ' .. (free + held) .. ' permits'} end
+local mine = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not mine and tonumber(free) < 1 then
+  local next = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+  return {'wait', next[2] and math.max(next[2] - now, 0) or -1}
+end
+describe(KEYS[3], held, ARGV[6], now, ARGV[3])
+if not mine then redis.call('DECR', KEYS[1]) end
+redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), ARGV[1])
+if redis.call('PTTL', KEYS[1]) >= 0 then
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life))
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', life))
+end
+return 0

@@ -1,0 +1,19 @@
+-- slot_release: gives one permit of a Redisson expirable-permit semaphore back.
+--
+-- KEYS  1 free permits  2 leases  3 people
+-- ARGV  1 permit  2 channel  3 ms for which an ownerless permit stays taken (0: none)  4 owner
+-- Gives 1 if the permit was held and its lease had not ended, else 0.
+local due = redis.call('ZSCORE', KEYS[2], ARGV[1])
+if not due then return 0 end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('HDEL', KEYS[3], ARGV[4])
+if ARGV[3] ~= '0' and tonumber(due) > now then
+  local kept = string.sub(redis.sha1hex('kept:' .. ARGV[1]), 1, 16)
+  redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[3]), kept)
+else
+  local free = redis.call('INCR', KEYS[1])
+  if free > 0 then redis.call('PUBLISH', ARGV[2], free) end
+end
+return tonumber(due) > now and 1 or 0

@@ -1,0 +1,255 @@
+//! How one contender's lock looks on the server: its keys, scripts and channel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use distlock_core::OwnerId;
+use distlock_core::driver::{Mode, Order, Want};
+use redis::Cmd;
+
+use crate::config::{Layout, ValueFormat};
+use crate::names::{Names, permit};
+use crate::script::{self, Script};
+
+/// One contender's lock on the server.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// The lock's own key.
+    pub(crate) key: Arc<str>,
+    /// The owner as it is stored: a field of the hash, or the value of the string.
+    pub(crate) stored: Arc<str>,
+    /// The owner itself.
+    owner: OwnerId,
+    pub(crate) form: Form,
+}
+
+/// The format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Redisson's plain lock; `fenced` with its token counter.
+    Mutex { fenced: bool },
+    /// Redisson's fair lock.
+    Fair { fenced: bool },
+    /// A share of Redisson's read/write lock.
+    Read,
+    /// Redisson's read/write lock, as the writer.
+    Write,
+    /// One permit of Redisson's expirable-permit semaphore.
+    Slot { of: u32 },
+    /// A plain string.
+    String,
+}
+
+/// A script with its keys and arguments.
+pub(crate) type Call = (&'static Script, Cmd);
+
+impl Shape {
+    pub(crate) fn new(record: String, layout: &Layout, fenced: bool, want: &Want) -> Self {
+        let owner = want.owner.to_string();
+        let (key, stored, form) = match layout {
+            Layout::String { prefix, value } => {
+                let stored = match value {
+                    ValueFormat::Owner => owner,
+                    ValueFormat::Hex => format!("{:032x}", u128::from_be_bytes(permit(want.owner))),
+                };
+                (format!("{prefix}{record}"), stored, Form::String)
+            }
+            Layout::Redisson => match want.mode {
+                Mode::Mutex if want.order == Order::Fifo => (record, owner, Form::Fair { fenced }),
+                Mode::Mutex => (record, owner, Form::Mutex { fenced }),
+                Mode::Read => (record, owner, Form::Read),
+                Mode::Write => (record, format!("{owner}:write"), Form::Write),
+                Mode::Slot { of } => (record, owner, Form::Slot { of }),
+            },
+        };
+        Self {
+            key: key.into(),
+            stored: stored.into(),
+            owner: want.owner,
+            form,
+        }
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names(&self.key)
+    }
+
+    /// The script that takes the lock, or joins its line if it has one.
+    pub(crate) fn acquire(&self, ttl: Duration, about: &str, join: bool) -> Call {
+        let (names, ttl) = (self.names(), millis(ttl));
+        let fence = |fenced: bool| fenced.then(|| names.fence());
+        match self.form {
+            Form::Mutex { fenced } => {
+                let fence = fence(fenced);
+                let mut cmd = script::MUTEX_ACQUIRE.call(3 + usize::from(fenced));
+                cmd.arg(&*self.key)
+                    .arg(names.queue())
+                    .arg(names.record())
+                    .arg(fence);
+                cmd.arg(&*self.stored).arg(ttl).arg(about);
+                (&script::MUTEX_ACQUIRE, cmd)
+            }
+            Form::Fair { fenced } => {
+                let fence = fence(fenced);
+                let mut cmd = script::FAIR_ACQUIRE.call(5 + usize::from(fenced));
+                self.queue_keys(&mut cmd);
+                cmd.arg(names.record()).arg(fence);
+                cmd.arg(&*self.stored).arg(ttl).arg(about).arg(u8::from(join));
+                (&script::FAIR_ACQUIRE, cmd)
+            }
+            Form::Read => {
+                let mut cmd = script::READ_ACQUIRE.call(3);
+                cmd.arg(&*self.key)
+                    .arg(names.life(&self.stored))
+                    .arg(names.people());
+                cmd.arg(&*self.stored).arg(ttl).arg(about);
+                (&script::READ_ACQUIRE, cmd)
+            }
+            Form::Write => {
+                let mut cmd = script::WRITE_ACQUIRE.call(2);
+                cmd.arg(&*self.key).arg(names.record());
+                cmd.arg(&*self.stored).arg(ttl).arg(about);
+                (&script::WRITE_ACQUIRE, cmd)
+            }
+            Form::Slot { of } => {
+                let mut cmd = script::SLOT_ACQUIRE.call(3);
+                cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
+                cmd.arg(&permit(self.owner)[..]).arg(ttl).arg(about).arg(of);
+                cmd.arg(names.slot_channel()).arg(&*self.stored);
+                (&script::SLOT_ACQUIRE, cmd)
+            }
+            Form::String => {
+                let mut cmd = script::STRING_ACQUIRE.call(2);
+                cmd.arg(&*self.key).arg(names.record());
+                cmd.arg(&*self.stored)
+                    .arg(ttl)
+                    .arg(about)
+                    .arg(self.owner.to_string());
+                (&script::STRING_ACQUIRE, cmd)
+            }
+        }
+    }
+
+    /// The script that leaves, from whatever standing. `keep`: an ownerless record stays that long.
+    pub(crate) fn release(&self, keep: Option<Duration>) -> Call {
+        let (names, keep) = (self.names(), keep.map_or(0, millis));
+        match self.form {
+            Form::Mutex { .. } => {
+                let mut cmd = script::MUTEX_RELEASE.call(2);
+                cmd.arg(&*self.key).arg(names.queue());
+                cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
+                (&script::MUTEX_RELEASE, cmd)
+            }
+            Form::Fair { .. } => {
+                let mut cmd = script::FAIR_RELEASE.call(4);
+                self.queue_keys(&mut cmd);
+                cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
+                (&script::FAIR_RELEASE, cmd)
+            }
+            Form::Read => {
+                let mut cmd = script::READ_RELEASE.call(3);
+                cmd.arg(&*self.key)
+                    .arg(names.life(&self.stored))
+                    .arg(names.people());
+                cmd.arg(&*self.stored)
+                    .arg(names.rw_channel())
+                    .arg(keep)
+                    .arg(names.lives());
+                (&script::READ_RELEASE, cmd)
+            }
+            Form::Write => {
+                let mut cmd = script::WRITE_RELEASE.call(1);
+                cmd.arg(&*self.key)
+                    .arg(&*self.stored)
+                    .arg(names.rw_channel())
+                    .arg(keep);
+                (&script::WRITE_RELEASE, cmd)
+            }
+            Form::Slot { .. } => {
+                let mut cmd = script::SLOT_RELEASE.call(3);
+                cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
+                cmd.arg(&permit(self.owner)[..])
+                    .arg(names.slot_channel())
+                    .arg(keep)
+                    .arg(&*self.stored);
+                (&script::SLOT_RELEASE, cmd)
+            }
+            Form::String => {
+                let mut cmd = script::STRING_RELEASE.call(1);
+                cmd.arg(&*self.key)
+                    .arg(&*self.stored)
+                    .arg(names.string_channel())
+                    .arg(keep);
+                (&script::STRING_RELEASE, cmd)
+            }
+        }
+    }
+
+    /// The script that moves a line on whose head died while the lock is free.
+    pub(crate) fn prune(&self) -> Call {
+        let mut cmd = script::QUEUE_PRUNE.call(4);
+        self.queue_keys(&mut cmd);
+        cmd.arg(self.names().mutex_channel());
+        (&script::QUEUE_PRUNE, cmd)
+    }
+
+    /// The script that raises the stored token, if the owner still holds.
+    pub(crate) fn raise(&self, floor: u64) -> Call {
+        let mut cmd = script::RAISE.call(2);
+        cmd.arg(&*self.key)
+            .arg(self.names().record())
+            .arg(&*self.stored)
+            .arg(floor);
+        (&script::RAISE, cmd)
+    }
+
+    /// Adds this hold's keys and, apart, its arguments to a renewal.
+    pub(crate) fn renew(&self, ttl: Duration, keys: &mut Vec<String>, args: &mut Vec<Vec<u8>>) {
+        keys.push(self.key.to_string());
+        match self.form {
+            Form::Read => keys.push(self.names().life(&self.stored)),
+            Form::Slot { .. } => keys.push(self.names().leases()),
+            _ => {}
+        }
+        args.push(match self.form {
+            Form::Slot { .. } => permit(self.owner).to_vec(),
+            _ => self.stored.as_bytes().to_vec(),
+        });
+        args.push(millis(ttl).to_string().into_bytes());
+    }
+
+    /// The channel on which this contender is woken.
+    pub(crate) fn channel(&self) -> String {
+        let names = self.names();
+        match self.form {
+            Form::Mutex { .. } => names.mutex_channel(),
+            Form::Fair { .. } => names.fair_channel(&self.stored),
+            Form::Read | Form::Write => names.rw_channel(),
+            Form::Slot { .. } => names.slot_channel(),
+            Form::String => names.string_channel(),
+        }
+    }
+
+    /// The key that says why the lock was last broken.
+    pub(crate) fn broken(&self) -> String {
+        self.names().broken()
+    }
+
+    /// Whether the lock's key says by itself whether this contender holds it.
+    pub(crate) fn tracked(&self) -> bool {
+        !matches!(self.form, Form::Read | Form::Slot { .. })
+    }
+
+    fn queue_keys(&self, cmd: &mut Cmd) {
+        let names = self.names();
+        cmd.arg(&*self.key)
+            .arg(names.queue())
+            .arg(names.deadlines())
+            .arg(names.seen());
+    }
+}
+
+/// Whole milliseconds, as Redis counts; never zero, which would mean "delete now".
+pub(crate) fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 52)
+}
