@@ -161,7 +161,6 @@ impl Builder {
         Ok(self.finish(engine, thread, driver))
     }
 
-    #[cfg(any())]
     /// A client of the memory engine; clients of the same memory share its locks.
     ///
     /// # Errors
@@ -218,6 +217,11 @@ impl Client {
     /// A semaphore: up to `permits` holders. All contenders must name the same number.
     pub fn semaphore(&self, key: impl IntoKey, permits: u32) -> Lock {
         Lock::new(self, key.into_key(), Mode::Slot { of: permits })
+    }
+
+    /// The client's random identity, the first part of its owners.
+    pub fn id(&self) -> uuid::Uuid {
+        self.0.engine.owners().client()
     }
 
     /// What the engine promises.

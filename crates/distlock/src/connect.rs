@@ -1,0 +1,204 @@
+//! From a URL to a client.
+
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use distlock_core::memory::Memory;
+use distlock_core::{Builder, Client, Error, ErrorKind, OnDisconnect};
+
+use crate::location::Location;
+
+/// The schemes, each with the feature that brings it.
+const SCHEMES: &[(&str, &str)] = &[
+    ("file", "file"),
+    ("memory", ""),
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("redis+unix", "redis"),
+    ("redis+sentinel", "redis"),
+];
+
+/// Locks on one engine: the entry to the library. Cheap to clone; dereferences to [`Client`], which has the locks.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), distlock::Error> {
+/// let locks = distlock::Locks::connect("memory:").await?;
+/// let guard = locks.mutex("order:close:42").acquire().await?;
+/// assert!(guard.is_held());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Locks(Client);
+
+impl Deref for Locks {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl From<Client> for Locks {
+    fn from(client: Client) -> Self {
+        Self(client)
+    }
+}
+
+impl Locks {
+    /// The locks of an engine named by its URL: `file:///dir`, `memory:`, `redis://host` …
+    ///
+    /// Parameters that every engine knows: `namespace=` (default `distlock`; empty for exact names), `ttl=`,
+    /// `on_disconnect=hold|stop`. Others are refused unless the engine knows them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for an unknown scheme or parameter, naming the known ones;
+    /// [`ErrorKind::Unsupported`] for a scheme whose cargo feature is off; [`ErrorKind::Unavailable`].
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Self::builder().connect(url).await
+    }
+
+    /// The locks of this host and user: the file engine in its default directory. No server needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::InvalidConfig`] with advice when the directory cannot be used.
+    #[cfg(feature = "file")]
+    pub fn local() -> Result<Self, Error> {
+        Self::builder().local()
+    }
+
+    /// A client with settings.
+    pub fn builder() -> LocksBuilder {
+        LocksBuilder { builder: Client::builder() }
+    }
+}
+
+/// The settings of a client; see [`Locks::builder`]. What the URL says comes last and wins.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `connect` or `local` is called"]
+pub struct LocksBuilder {
+    builder: Builder,
+}
+
+impl LocksBuilder {
+    /// The prefix of this application's records; default `distlock`; empty for exact names.
+    pub fn namespace(self, name: impl AsRef<str>) -> Self {
+        Self { builder: self.builder.namespace(name) }
+    }
+
+    /// A name for this process or service, shown to people who look who holds a lock.
+    pub fn label(self, label: impl Into<String>) -> Self {
+        Self { builder: self.builder.label(label) }
+    }
+
+    /// The default TTL of this client's locks; 30 s if not set.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { builder: self.builder.ttl(ttl) }
+    }
+
+    /// What a hold does when the engine does not answer.
+    pub fn on_disconnect(self, what: OnDisconnect) -> Self {
+        Self { builder: self.builder.on_disconnect(what) }
+    }
+
+    /// As [`Locks::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn connect(self, url: &str) -> Result<Locks, Error> {
+        let mut location = Location::parse(url)?;
+        let builder = self.parameters(&mut location)?;
+        open(builder, location).await.map(Locks)
+    }
+
+    /// As [`Locks::local`].
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(feature = "file")]
+    pub fn local(self) -> Result<Locks, Error> {
+        let dir = distlock_file::Config::default_dir().map_err(Error::from_driver)?;
+        let config = distlock_file::Config::new(dir);
+        self.builder.build_now(|engine| distlock_file::open(engine, config)).map(Locks)
+    }
+
+    /// The parameters that every engine knows.
+    fn parameters(self, location: &mut Location) -> Result<Builder, Error> {
+        let mut builder = self.builder;
+        if let Some(namespace) = location.take("namespace") {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(ttl) = location.take_duration("ttl")? {
+            builder = builder.ttl(ttl);
+        }
+        match location.take_choice("on_disconnect", &["hold", "stop"])? {
+            Some("stop") => Ok(builder.on_disconnect(OnDisconnect::Stop)),
+            Some(_) => Ok(builder.on_disconnect(OnDisconnect::Hold)),
+            None => Ok(builder),
+        }
+    }
+}
+
+async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+    match location.scheme.as_str() {
+        "memory" => {
+            /// `memory:` is one engine per process, so that two clients in it share their locks.
+            static MEMORY: OnceLock<Memory> = OnceLock::new();
+            location.nothing_left(&[])?;
+            builder.memory(MEMORY.get_or_init(Memory::new))
+        }
+        #[cfg(feature = "file")]
+        "file" => file::open(builder, location),
+        scheme => Err(unknown(scheme)),
+    }
+}
+
+fn unknown(scheme: &str) -> Error {
+    let known = SCHEMES.iter().find(|(s, _)| *s == scheme);
+    match known {
+        Some((_, feature)) => {
+            let why = format!("the engine {scheme}: needs the cargo feature `{feature}` of distlock, which is off");
+            Error::new(ErrorKind::Unsupported, why)
+        }
+        None => {
+            let known = SCHEMES.iter().map(|(s, _)| *s).collect::<Vec<_>>().join(", ");
+            let why = format!("the engine {scheme}: is not known; the known ones are {known}");
+            Error::new(ErrorKind::InvalidConfig, why)
+        }
+    }
+}
+
+#[cfg(feature = "file")]
+mod file {
+    use distlock_file::{Config, Share};
+
+    use super::*;
+
+    pub(super) fn open(builder: Builder, mut location: Location) -> Result<Client, Error> {
+        let share = location.take_choice("share", &["user", "group", "all"])?;
+        let network_fs = location.take_choice("network_fs", &["allow"])?.is_some();
+        location.nothing_left(&["share", "network_fs"])?;
+        if !location.hosts.is_empty() {
+            let why = format!("file: takes a path, not a host; write file:///{}", location.hosts.join(","));
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        }
+        let dir = match location.path.as_str() {
+            "" | "/" => Config::default_dir().map_err(Error::from_driver)?,
+            path => path.into(),
+        };
+        let mut config = Config::new(dir);
+        config.share = match share {
+            Some("group") => Share::Group,
+            Some("all") => Share::All,
+            _ => Share::User,
+        };
+        config.network_fs = network_fs;
+        builder.build_now(|engine| distlock_file::open(engine, config))
+    }
+}
