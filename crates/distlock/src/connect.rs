@@ -17,6 +17,7 @@ const SCHEMES: &[(&str, &str)] = &[
     ("rediss", "redis"),
     ("redis+unix", "redis"),
     ("redis+sentinel", "redis"),
+    ("rediss+sentinel", "redis"),
 ];
 
 /// Locks on one engine: the entry to the library. Cheap to clone; dereferences to [`Client`], which has the locks.
@@ -155,6 +156,8 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         }
         #[cfg(feature = "file")]
         "file" => file::open(builder, location),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis::open(builder, location).await,
         scheme => Err(unknown(scheme)),
     }
 }
@@ -200,5 +203,27 @@ mod file {
         };
         config.network_fs = network_fs;
         builder.build_now(|engine| distlock_file::open(engine, config))
+    }
+}
+
+#[cfg(feature = "redis")]
+mod redis {
+    use distlock_redis::{Config, UrlParts, parameters};
+
+    use super::*;
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let hosts = location.host_ports()?;
+        let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
+        let mut config = Config::from_url(&UrlParts {
+            scheme: &location.scheme,
+            user: location.user.as_deref(),
+            password: location.password.as_deref(),
+            hosts: &hosts,
+            path: &location.path,
+        })
+        .map_err(Error::from_driver)?;
+        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        builder.build(|engine| distlock_redis::open(engine, config)).await
     }
 }

@@ -104,6 +104,35 @@ impl Location {
         })
     }
 
+    /// The hosts, each with its port if it has one. IPv6 addresses stand in brackets.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    pub(crate) fn host_ports(&self) -> Result<Vec<(String, Option<u16>)>, Error> {
+        let split = |host: &String| {
+            let (name, port) = match host.rsplit_once(':') {
+                Some((name, port)) if !port.contains(']') => (name, Some(port)),
+                _ => (host.as_str(), None),
+            };
+            let port = port.map(|p| p.parse().map_err(|_| bad(format!("{p:?} is not a port (1 to 65535) in {host}"))));
+            Ok((name.trim_matches(['[', ']']).to_owned(), port.transpose()?))
+        };
+        self.hosts.iter().map(split).collect()
+    }
+
+    /// Hands each parameter to its engine, in the order of `known`; refuses the others.
+    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
+    pub(crate) fn set_all(
+        mut self,
+        known: &[&str],
+        mut set: impl FnMut(&str, &str) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for name in known {
+            if let Some(value) = self.take(name) {
+                set(name, &value)?;
+            }
+        }
+        self.nothing_left(known)
+    }
+
     /// Refuses what was not taken.
     pub(crate) fn nothing_left(&self, known: &[&str]) -> Result<(), Error> {
         let Some((name, _)) = self.parameters.first() else { return Ok(()) };
