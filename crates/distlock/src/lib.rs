@@ -6,8 +6,4 @@ mod location;
 
 pub use distlock_core::*;
 
-#[cfg(feature = "macros")]
-#[doc(no_inline)]
-pub use distlock_macros::*;
-
 pub use crate::connect::{Locks, LocksBuilder};
