@@ -218,19 +218,21 @@ impl Shared {
             let result = self
                 .change(&place, bucket, &mut |s, now| {
                     let mut any = false;
+                    let mut wakes = Vec::new();
                     let answers: Vec<_> = all
                         .iter()
                         .map(|(_, r)| {
-                            let (answer, changed) = protocol::renew(s, now, r);
+                            let (answer, changed) = protocol::renew(s, now, r, &mut wakes);
                             any |= changed;
                             answer
                         })
                         .collect();
-                    (answers, any)
+                    ((answers, wakes), any)
                 })
                 .await;
             match result {
-                Ok(answers) => {
+                Ok((answers, wakes)) => {
+                    place.wake(&wakes);
                     for ((i, _), a) in all.iter().zip(answers) {
                         answer(
                             *i,

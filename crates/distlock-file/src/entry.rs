@@ -84,7 +84,10 @@ pub(crate) fn key(namespace: &Namespace, record: &str) -> Option<Key> {
 
 /// At most so many bytes of a text.
 pub(crate) fn cut(text: &str, max: usize) -> Arc<str> {
-    text[..text.floor_char_boundary(max)].into()
+    let end = (0..=max.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    text[..end.unwrap_or(0)].into()
 }
 
 pub(crate) fn nanos(d: Duration) -> u64 {

@@ -120,7 +120,7 @@ impl Fifos {
         const OLD: i64 = 60;
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec;
         let old = |dir: &Dir, name: &str| {
-            fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| now - s.st_ctime as i64 > OLD)
+            fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|s| now - s.st_ctime > OLD)
         };
         for name in names(&self.dir) {
             let Ok(process) = u128::from_str_radix(&name, 16) else {

@@ -13,7 +13,6 @@ pub(crate) fn before_commit() {
         && STOP_BEFORE_COMMIT.fetch_sub(1, Ordering::Relaxed) == 1
     {
         STOPPED.fetch_add(1, Ordering::Relaxed);
-        // Without it the test would see that nothing stopped.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+        crate::sys::stop_here();
     }
 }

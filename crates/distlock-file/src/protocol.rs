@@ -16,7 +16,7 @@ const LONGEST: u64 = 60_000_000_000;
 /// The shortest: no answer makes a caller spin.
 const SHORTEST: u64 = 1_000_000;
 /// A waiter's promise to look again is written anew only if it moved by this much.
-const COARSE: u64 = 1_000_000_000;
+const COARSE: u64 = 50_000_000;
 /// How many holders the first waiter keeps an eye on.
 const WATCHED: usize = 64;
 
@@ -29,7 +29,7 @@ pub(crate) enum Look {
     },
     Waiting {
         recheck: Duration,
-        holder: Option<Entry>,
+        holder: Option<Box<Entry>>,
         ahead: u32,
         /// Whose end would change something: to be probed now, and for the last `watch` of them to be watched.
         probe: Vec<u128>,
@@ -96,6 +96,7 @@ pub(crate) fn acquire(
         }
         let me = s.grant(me.clone(), now);
         s.promote(&me, now, wakes);
+        s.hurry(&me, me.until, wakes);
         let (token, until) = (me.token, me.until);
         return (Look::Held { token, until }, true);
     }
@@ -140,7 +141,7 @@ fn waiting(s: &Snapshot, now: u64, me: &Entry, recheck: u64) -> Look {
                 watch.push(e.process);
             }
             ahead += 1;
-            holder.get_or_insert_with(|| e.clone());
+            holder.get_or_insert_with(|| Box::new(e.clone()));
         } else if e.state == State::Waiting {
             ahead += 1;
             last = Some(e.process);
@@ -218,7 +219,12 @@ pub(crate) struct Renew {
 }
 
 /// Renews one hold: mine, and its deadline in the future. Never takes anything.
-pub(crate) fn renew(s: &mut Snapshot, now: Moment, r: &Renew) -> (Result<Moment, LostReason>, bool) {
+pub(crate) fn renew(
+    s: &mut Snapshot,
+    now: Moment,
+    r: &Renew,
+    wakes: &mut Vec<Wake>,
+) -> (Result<Moment, LostReason>, bool) {
     let now = now.as_nanos();
     let Some(at) = s.find(&r.me, r.me.owner) else {
         return (Err(LostReason::Taken), false);
@@ -229,6 +235,7 @@ pub(crate) fn renew(s: &mut Snapshot, now: Moment, r: &Renew) -> (Result<Moment,
             e.until = now.saturating_add(r.ttl);
             let until = e.until;
             s.last_token = s.last_token.max(r.floor);
+            s.hurry(&r.me, until, wakes);
             (Ok(Moment::from_nanos(until)), true)
         }
         State::Holding => (Err(LostReason::Expired), false),

@@ -20,6 +20,8 @@ const DEAF: u64 = 1_000_000_000;
 const GONE: u64 = 60_000_000_000;
 /// A woken waiter is woken again if it has not come after this: its message may have been dropped.
 const WAKE_AGAIN: u64 = 10_000_000;
+/// A waiter that looks this much after an end that it could have used is told of it.
+const LATE: u64 = 100_000_000;
 /// How long a former holder can learn that its lock was broken, not merely gone.
 pub(crate) const TOMBSTONE: Duration = Duration::from_secs(60);
 
@@ -168,7 +170,8 @@ impl Snapshot {
             if e.fifo {
                 let me = self.entries.remove(at);
                 wakes.push(me.wake());
-                self.grant(me, now);
+                let me = self.grant(me, now);
+                self.hurry(key, me.until, wakes);
                 // It moved towards the front; the next one is now where it was, or after it.
                 at += 1;
                 continue;
@@ -200,6 +203,15 @@ impl Snapshot {
         {
             wakes.push(behind.wake());
         }
+    }
+
+    /// A hold now ends at `until`: wakes the first waiters that count on a later end, so that they look in time.
+    pub(crate) fn hurry(&self, key: &Entry, until: u64, wakes: &mut Vec<Wake>) {
+        /// One would do, but it may be stopped.
+        const MANY: usize = 3;
+        let waiters = self.line(key).filter(|e| e.is_waiting()).take(MANY);
+        let late = waiters.filter(|e| e.recheck_by > until.saturating_add(LATE));
+        wakes.extend(late.map(Entry::wake));
     }
 
     /// When a waiter should look again without having been woken.

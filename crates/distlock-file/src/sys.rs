@@ -64,7 +64,7 @@ fn ofd(file: BorrowedFd<'_>, at: u64, kind: libc::c_int) -> io::Result<()> {
 /// # Panics
 /// When the word is not within the mapping, or not aligned.
 pub(crate) fn word(map: &MmapRaw, at: usize) -> &AtomicU64 {
-    assert!(at % 8 == 0 && at + 8 <= map.len());
+    assert!(at.is_multiple_of(8) && at + 8 <= map.len());
     // SAFETY: within the mapping (checked above), aligned since mappings start on a page, and only ever accessed
     // as an atomic, in this process and in all others.
     unsafe { AtomicU64::from_ptr(map.as_mut_ptr().add(at).cast()) }
@@ -118,6 +118,12 @@ pub(crate) fn write_quietly(fifo: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<us
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         result
     }
+}
+
+/// Stops this process, at this very instruction of this thread (a signal to the process could go to another one).
+pub(crate) fn stop_here() {
+    // SAFETY: a plain system call.
+    unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 /// The home directory of the user in the password database.

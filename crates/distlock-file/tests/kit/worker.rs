@@ -66,7 +66,7 @@ async fn obey(config: Config) {
                 answered(answer);
             }
             // Acquire and release in a loop until the file appears, counting with a plain read-modify-write.
-            ["count", key, ref stop, ref counter] => {
+            ["count", key, stop, counter] => {
                 say(count(&client, key, stop, counter).await);
             }
             ["release"] => match held.take() {
