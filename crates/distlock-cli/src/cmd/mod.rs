@@ -1,0 +1,55 @@
+//! The subcommands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod brk;
+pub(crate) mod conformance;
+pub(crate) mod doctor;
+pub(crate) mod hold;
+pub(crate) mod inspect;
+pub(crate) mod lease;
+pub(crate) mod ls;
+pub(crate) mod run;
+
+use std::io::Write;
+
+use distlock::Locks;
+
+use crate::args::Common;
+use crate::engine::GOODBYE;
+use crate::exit::Exit;
+use crate::runtime;
+use crate::settings::Session;
+
+/// Connects, does one thing, says goodbye: the frame of the subcommands that do not wait for a lock.
+fn contact(common: &Common, what: impl AsyncFnOnce(&Session, Locks) -> Exit) -> Exit {
+    let session = match Session::open(common, None) {
+        Ok(session) => session,
+        Err(exit) => return exit,
+    };
+    let runtime = match runtime::current_thread() {
+        Ok(runtime) => runtime,
+        Err(e) => {
+            return session
+                .say
+                .error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+        }
+    };
+    runtime.block_on(async {
+        match session.engine.connect(session.config.label.as_deref()).await {
+            Ok(locks) => {
+                let exit = what(&session, locks.clone()).await;
+                locks.shutdown(GOODBYE).await;
+                exit
+            }
+            Err(e) => session.say.failure(&e, Exit::of_connect(&e)),
+        }
+    })
+}
+
+/// Prints a result. A reader that has seen enough, such as `head`, ends the program quietly.
+fn print_line(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(i32::from(Exit::signal(libc::SIGPIPE).number()));
+    }
+}

@@ -1,0 +1,215 @@
+//! `distlock run` and `distlock try`: a command under a lock.
+
+use std::path::Path;
+use std::time::Duration;
+
+use distlock_core::Release;
+use distlock_core::driver::LostReason;
+use serde_json::json;
+
+use crate::args::{Common, RunArgs};
+use crate::engine::GOODBYE;
+use crate::exit::Exit;
+use crate::guardian::{Family, Guardian, Plan};
+use crate::held::Held;
+use crate::obtain::obtain;
+use crate::program;
+use crate::runtime;
+use crate::say::Say;
+use crate::settings::{Session, Want};
+use crate::signals::Blocked;
+use crate::supervise::{Ended, Supervisor};
+use crate::values::{OnLost, Wait};
+
+/// The most that a command gets to end after TERM, unless the user says otherwise.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// Runs it. To be called while the process has one thread.
+pub(crate) fn run(common: &Common, args: &RunArgs, only_try: bool) -> Exit {
+    match prepare(common, args, only_try) {
+        Ok(run) => run.go(),
+        Err(exit) => exit,
+    }
+}
+
+/// All that can be known before anything is contacted.
+struct Run {
+    session: Session,
+    want: Want,
+    kill_after: Option<Duration>,
+    blocked: Blocked,
+    guardian: Guardian,
+    family: Family,
+    program: std::ffi::OsString,
+}
+
+fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit> {
+    let session = Session::open(common, args.lock.status_fd)?;
+    let say = &session.say;
+    let program = args.command.first().cloned().unwrap_or_default();
+    let label = Path::new(&program)
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let mut want = Want::new(&args.lock, &session, label)?;
+    if only_try {
+        if args.lock.wait.is_some_and(|wait| wait != Wait::Try) {
+            let hint = Some("to wait, use: distlock run --wait …");
+            return Err(say.error(Exit::USAGE, "try does not wait, but --wait was given", hint));
+        }
+        want.wait = Wait::Try;
+    }
+    let kill_after = args.kill_after.or(session.config.kill_after.map(|t| t.0));
+    check_kill_after(kill_after, &want, say)?;
+    program::check(&program).map_err(|e| say.error(e.exit(), e, None))?;
+
+    let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+    let family = Family::from_now();
+    let blocked = Blocked::now().map_err(trouble)?;
+    // What the guardian leaves behind if it is killed comes to this process.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(|e| trouble(e.into()))?;
+    let guardian = Guardian::fork(Plan {
+        command: args.command.clone(),
+        no_stdin: args.no_stdin,
+        max_hold: args.max_hold.or(session.config.max_hold.map(|t| t.0)),
+        on_lost: args.on_lost.or(session.config.on_lost).unwrap_or(OnLost::Kill),
+        patience: args.kill_after,
+        wrapper_group: rustix::process::getpgrp(),
+        mask: blocked.before,
+    })
+    .map_err(trouble)?;
+    Ok(Run {
+        session,
+        want,
+        kill_after,
+        blocked,
+        guardian,
+        family,
+        program,
+    })
+}
+
+/// With more than half of the lease for the time after TERM, an ordinary renewal would come too late.
+fn check_kill_after(kill_after: Option<Duration>, want: &Want, say: &Say) -> Result<(), Exit> {
+    if let (Some(kill_after), Some(ttl)) = (kill_after, want.ttl)
+        && kill_after > ttl / 2
+    {
+        let text = format!(
+            "--kill-after is {}; with --ttl {} it can be at most half of that",
+            humantime::format_duration(kill_after),
+            humantime::format_duration(ttl),
+        );
+        return Err(say.error(
+            Exit::USAGE,
+            text,
+            Some("make --ttl longer, or --kill-after shorter"),
+        ));
+    }
+    Ok(())
+}
+
+impl Run {
+    fn go(self) -> Exit {
+        let runtime = match runtime::current_thread() {
+            Ok(runtime) => runtime,
+            Err(e) => {
+                return self
+                    .session
+                    .say
+                    .error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+            }
+        };
+        runtime.block_on(self.main())
+    }
+
+    async fn main(self) -> Exit {
+        let Self {
+            session,
+            want,
+            kill_after,
+            blocked,
+            guardian,
+            family,
+            program,
+        } = self;
+        let say = &session.say;
+        let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+        let (signals, guardian) = match (blocked.listen(), guardian.watch()) {
+            (Ok(signals), Ok(guardian)) => (signals, guardian),
+            (Err(e), _) | (_, Err(e)) => return trouble(e),
+        };
+        let locks = tokio::select! {
+            biased;
+            signal = signals.ending() => return Exit::signal(signal),
+            locks = session.engine.connect(want.label.as_deref()) => match locks {
+                Ok(locks) => locks,
+                Err(e) => return say.failure(&e, Exit::of_connect(&e)),
+            },
+        };
+        let url = session.engine.public_url(&locks);
+        let held = match obtain(&locks, &url, &want, say, &signals).await {
+            Ok(held) => held,
+            Err(exit) => {
+                locks.shutdown(GOODBYE).await;
+                return exit;
+            }
+        };
+        let mut held = held;
+        let supervisor = Supervisor {
+            guardian: &guardian,
+            signals: &signals,
+            family: &family,
+            say,
+            url: &url,
+            mode: want.mode_words(),
+            kill_after: kill_after.unwrap_or_else(|| KILL_AFTER.min(held.valid_for() / 4)),
+            liveness: locks.driver().liveness(),
+            program: &program,
+        };
+        let ended = supervisor.run(&mut held).await;
+        let exit = finish(ended, held, say).await;
+        locks.shutdown(GOODBYE).await;
+        exit
+    }
+}
+
+/// Gives the lock back and says what has to be said.
+async fn finish(ended: Ended, held: Held, say: &Say) -> Exit {
+    let Ended { exit, lost } = ended;
+    if let Some(lost) = lost {
+        // Stays on record as lost; what is left of it is removed.
+        let _ = held.release().await;
+        say.event("released", json!({ "exit": exit.number(), "lost": lost.word() }));
+        return exit;
+    }
+    match held.release().await {
+        Ok(Release::Clean) => say.event("released", json!({ "exit": exit.number() })),
+        Ok(Release::Unsure) => {
+            say.event("released", json!({ "exit": exit.number(), "unsure": true }));
+            say.note("the release was answered only when repeated; whether the lock was held to the end is not known");
+        }
+        Ok(Release::Lost(reason)) => {
+            say.event(
+                "released",
+                json!({ "exit": exit.number(), "lost": reason.word() }),
+            );
+            let still = if matches!(reason, LostReason::Expired) {
+                "ran out"
+            } else {
+                "was gone"
+            };
+            say.note(format_args!(
+                "warning: the command has ended, but the lock {still} before it was released: {reason}"
+            ));
+        }
+        Err(e) => {
+            say.event(
+                "release_failed",
+                json!({ "exit": exit.number(), "kind": e.kind().word(), "message": e.to_string() }),
+            );
+            say.note(format_args!(
+                "warning: the lock could not be released and will end by its lease: {e}"
+            ));
+        }
+    }
+    exit
+}

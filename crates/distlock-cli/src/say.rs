@@ -1,0 +1,251 @@
+//! What the command says: lines for people on standard error, JSON for machines.
+//!
+//! Standard output belongs to the command that is run, and to results.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::os::fd::RawFd;
+
+use distlock_core::driver::Holder;
+use distlock_core::{Error, ErrorKind};
+use owo_colors::{AnsiColors, OwoColorize};
+use serde_json::{Map, Value, json};
+
+use crate::exit::Exit;
+use crate::sys;
+
+/// Where messages go.
+#[derive(Debug)]
+pub(crate) struct Say {
+    json: bool,
+    quiet: bool,
+    /// `--status-fd`.
+    status: Option<File>,
+    /// The URL that was asked for, to be repeated in advice.
+    url: Option<String>,
+}
+
+impl Say {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        Self {
+            json,
+            quiet,
+            status: None,
+            url: None,
+        }
+    }
+
+    /// Advice names the engine by this, as the user wrote it.
+    pub(crate) fn with_url(mut self, url: Option<String>) -> Self {
+        self.url = url;
+        self
+    }
+
+    /// Writes events to this descriptor too.
+    ///
+    /// # Errors
+    /// When it is not open.
+    pub(crate) fn with_status(mut self, fd: Option<RawFd>) -> Result<Self, String> {
+        if let Some(fd) = fd {
+            let file = sys::inherited(fd).map_err(|e| format!("--status-fd {fd}: {e}"))?;
+            self.status = Some(File::from(file));
+        }
+        Ok(self)
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether a person may be shown something that moves.
+    pub(crate) fn is_lively(&self) -> bool {
+        !self.json && !self.quiet && std::io::stderr().is_terminal()
+    }
+
+    /// Something happened; machines are told.
+    pub(crate) fn event(&self, name: &str, fields: Value) {
+        if self.status.is_none() && !self.json {
+            return;
+        }
+        let mut line = Map::new();
+        line.insert("event".into(), name.into());
+        if let Value::Object(fields) = fields {
+            line.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
+        }
+        let line = format!("{}\n", Value::Object(line));
+        if let Some(mut status) = self.status.as_ref() {
+            // A reader that went away does not stop the work.
+            let _ = status.write_all(line.as_bytes());
+        }
+        if self.json {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    /// Tells people, unless they asked for silence.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(std::io::stderr(), "distlock: {text}");
+        }
+    }
+
+    /// Tells people even if they asked for silence, and machines.
+    pub(crate) fn error(&self, exit: Exit, text: impl Display, hint: Option<&str>) -> Exit {
+        self.event(
+            "error",
+            json!({ "message": text.to_string(), "hint": hint, "exit": exit.number() }),
+        );
+        self.print_error(text, hint);
+        exit
+    }
+
+    fn print_error(&self, text: impl Display, hint: Option<&str>) {
+        if self.json {
+            return;
+        }
+        let mut err = std::io::stderr();
+        let _ = writeln!(err, "{} {text}", coloured("distlock:", AnsiColors::Red));
+        if let Some(hint) = hint {
+            let _ = writeln!(err, "  {} {hint}", coloured("hint:", AnsiColors::Cyan));
+        }
+    }
+
+    /// Reports an error of the library: as an event, and for people with what to do next.
+    pub(crate) fn failure(&self, error: &Error, exit: Exit) -> Exit {
+        let hint = self.hint(error);
+        self.event(
+            if error.is_contention() { "busy" } else { "error" },
+            json!({
+                "kind": error.kind().word(),
+                "key": error.key().map(|key| key.as_str()),
+                "message": chain(error),
+                "holder": error.holder().map(holder_json),
+                "hint": hint,
+                "exit": exit.number(),
+            }),
+        );
+        if error.is_contention() && self.quiet {
+            return exit;
+        }
+        self.print_error(chain(error), hint.as_deref());
+        exit
+    }
+
+    fn hint(&self, error: &Error) -> Option<String> {
+        let url = self
+            .url
+            .as_ref()
+            .map_or(String::new(), |url| format!(" --url {}", quote(url)));
+        let key = error.key().map_or("KEY".into(), |key| quote(key.as_str()));
+        Some(match error.kind() {
+            ErrorKind::Busy => {
+                format!("wait for it with --wait 30s; see who holds it with: distlock inspect{url} {key}")
+            }
+            ErrorKind::Timeout => {
+                format!("wait longer (--wait), or see who holds it with: distlock inspect{url} {key}")
+            }
+            ErrorKind::Unavailable | ErrorKind::NoQuorum | ErrorKind::OutcomeUnknown => {
+                format!("is the engine up? find out with: distlock doctor{url}")
+            }
+            ErrorKind::KindMismatch => format!(
+                "all contenders must use the same kind (plain, --shared with --exclusive, or --permits with the same \
+                 number); see the present one with: distlock inspect{url} {key}"
+            ),
+            ErrorKind::NotHeld => format!("see who holds it now with: distlock inspect{url} {key}"),
+            _ => return None,
+        })
+    }
+}
+
+/// A word in a colour, where there is a terminal and nobody asked for none (no-color.org).
+fn coloured(word: &str, colour: AnsiColors) -> String {
+    let plain = !std::io::stderr().is_terminal()
+        || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+        || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+    if plain {
+        word.to_owned()
+    } else {
+        word.color(colour).to_string()
+    }
+}
+
+/// The error and its causes, each once.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(e) = cause {
+        let e_text = e.to_string();
+        if !text.contains(&e_text) {
+            text.push_str(&format!(": {e_text}"));
+        }
+        cause = e.source();
+    }
+    one_line(&text)
+}
+
+/// A holder for machines.
+pub(crate) fn holder_json(holder: &Holder) -> Value {
+    json!({
+        "owner": holder.owner,
+        "mode": mode_word(holder.mode),
+        "token": holder.token.map(|t| t.get()),
+        "label": holder.label,
+        "reason": holder.reason,
+        "host": holder.host,
+        "pid": holder.pid,
+        "since": holder.since.map(|t| humantime::format_rfc3339_millis(t).to_string()),
+        "expires_in_ms": holder.expires_in.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+    })
+}
+
+/// How a key is held, in a word.
+pub(crate) fn mode_word(mode: distlock_core::driver::Mode) -> &'static str {
+    use distlock_core::driver::Mode;
+    match mode {
+        Mode::Mutex => "mutex",
+        Mode::Write => "write",
+        Mode::Read => "read",
+        Mode::Slot { .. } => "permit",
+    }
+}
+
+/// Text that came from elsewhere, such as a holder's reason, on one line and without control characters.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| -> Box<dyn Iterator<Item = char>> {
+            if c.is_control() {
+                Box::new(c.escape_default())
+            } else {
+                Box::new(std::iter::once(c))
+            }
+        })
+        .collect()
+}
+
+/// A word as a shell would read it back.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_stays_on_one_line() {
+        assert_eq!(one_line("a\nb\u{1b}[31m é"), "a\\nb\\u{1b}[31m é");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quote("order:42"), "order:42");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}
