@@ -17,10 +17,7 @@ const SCHEMES: &[(&str, &str)] = &[
     ("rediss", "redis"),
     ("redis+unix", "redis"),
     ("redis+sentinel", "redis"),
-<<<<<<< HEAD
     ("rediss+sentinel", "redis"),
-=======
->>>>>>> 1855013 (cli: the file engine by default)
 ];
 
 /// Locks on one engine: the entry to the library. Cheap to clone; dereferences to [`Client`], which has the locks.
@@ -155,19 +152,12 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
             /// `memory:` is one engine per process, so that two clients in it share their locks.
             static MEMORY: OnceLock<Memory> = OnceLock::new();
             location.nothing_left(&[])?;
-<<<<<<< HEAD
             builder.memory(MEMORY.get_or_init(Memory::new))
         }
         #[cfg(feature = "file")]
         "file" => file::open(builder, location),
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis::open(builder, location).await,
-=======
-            { let m = MEMORY.get_or_init(Memory::new); builder.build_now(|engine| Ok(m.driver(engine))) }
-        }
-        #[cfg(feature = "file")]
-        "file" => file::open(builder, location),
->>>>>>> 1855013 (cli: the file engine by default)
         scheme => Err(unknown(scheme)),
     }
 }
@@ -215,7 +205,6 @@ mod file {
         builder.build_now(|engine| distlock_file::open(engine, config))
     }
 }
-<<<<<<< HEAD
 
 #[cfg(feature = "redis")]
 mod redis {
@@ -238,5 +227,3 @@ mod redis {
         builder.build(|engine| distlock_redis::open(engine, config)).await
     }
 }
-=======
->>>>>>> 1855013 (cli: the file engine by default)

@@ -104,7 +104,6 @@ impl Location {
         })
     }
 
-<<<<<<< HEAD
     /// The hosts, each with its port if it has one. IPv6 addresses stand in brackets.
     #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     pub(crate) fn host_ports(&self) -> Result<Vec<(String, Option<u16>)>, Error> {
@@ -134,8 +133,6 @@ impl Location {
         self.nothing_left(known)
     }
 
-=======
->>>>>>> 1855013 (cli: the file engine by default)
     /// Refuses what was not taken.
     pub(crate) fn nothing_left(&self, known: &[&str]) -> Result<(), Error> {
         let Some((name, _)) = self.parameters.first() else { return Ok(()) };

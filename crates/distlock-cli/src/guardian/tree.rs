@@ -27,8 +27,15 @@ struct Entry {
 impl Family {
     /// The family of a process that may have children already; those are left alone.
     pub(crate) fn from_now() -> Self {
-        let strangers = children_of(getpid(), &table().unwrap_or_default());
-        Self { strangers }
+        // The usual case, found without reading the table of all processes.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::All, look), Err(Errno::CHILD)) {
+            return Self::default();
+        }
+        let table = table().unwrap_or_default();
+        Self {
+            strangers: children_of(getpid(), &table),
+        }
     }
 
     /// The live descendants, each with its parent, parents before children.
