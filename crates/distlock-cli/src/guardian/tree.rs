@@ -104,6 +104,10 @@ impl Family {
 
     /// Reaps those direct children that have ended, except `keep`.
     pub(crate) fn reap(&self, keep: Option<Pid>) {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if !matches!(waitid(WaitId::All, look), Ok(Some(_))) {
+            return;
+        }
         let Ok(table) = table() else { return };
         for pid in children_of(getpid(), &table) {
             let ended = table.get(&raw(pid)).is_some_and(|entry| !entry.alive);
