@@ -1,0 +1,118 @@
+//! The examples, run as people run them: what they claim is what happens, and without the lock it does not.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+/// Where the built examples are. Built here, because a single test may be run without them.
+static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "distlock", "--examples"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo runs");
+    assert!(built.success(), "the examples do not build");
+    let test = std::env::current_exe().expect("a test has a path");
+    test.ancestors()
+        .nth(2)
+        .expect("target/<profile>/deps/<test>")
+        .join("examples")
+});
+
+fn command(name: &str) -> Command {
+    let mut command = Command::new(EXAMPLES.join(name));
+    command.env_remove("DISTLOCK_URL");
+    command
+}
+
+fn example(name: &str, args: &[&str]) -> Output {
+    command(name).args(args).output().expect("the example starts")
+}
+
+fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[test]
+fn a_flash_sale_of_1000_buyers_in_three_processes_is_exact() {
+    let sale = example("flash_sale", &[]);
+    assert!(sale.status.success(), "{}", text(&sale));
+    assert!(
+        text(&sale).contains("1000 buyers, 100 pieces: sold 100, left 0: exact"),
+        "{}",
+        text(&sale)
+    );
+}
+
+#[test]
+fn the_same_sale_without_the_lock_oversells() {
+    let sale = example("flash_sale", &["--unlocked"]);
+    assert_eq!(sale.status.code(), Some(1), "{}", text(&sale));
+    assert!(text(&sale).contains("OVERSOLD"), "{}", text(&sale));
+}
+
+#[test]
+fn three_closers_of_which_one_is_killed_close_each_order_once() {
+    let shop = example("order_closer", &[]);
+    assert!(
+        shop.status.success() && text(&shop).contains("each once"),
+        "{}",
+        text(&shop)
+    );
+}
+
+/// What five hosts say whose cron starts the report in the same minute.
+fn five_nightly_reports(dir: &Path) -> Vec<String> {
+    let locks = dir.join("locks");
+    std::fs::create_dir(&locks).expect("a directory");
+    let start = |_| {
+        let mut report = command("nightly_report");
+        report
+            .args(["--url", &format!("file://{}", locks.display()), "--dir"])
+            .arg(dir);
+        report
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the example starts")
+    };
+    let hosts: Vec<_> = (0..5).map(start).collect();
+    let ended = hosts.into_iter().map(|host| {
+        let output = host.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "cron would send mail: {}", text(&output));
+        text(&output)
+    });
+    ended.collect()
+}
+
+#[test]
+fn the_nightly_report_is_written_once_and_the_others_say_why_they_did_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = five_nightly_reports(dir.path());
+    let count = |what| said.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(count("was written"), 1, "{said:?}");
+    assert_eq!(count("elsewhere") + count("there already"), 4, "{said:?}");
+    assert!(dir.path().join("2026-11-30.txt").exists());
+}
+
+#[test]
+fn a_stopped_writer_is_refused_when_it_wakes_up() {
+    let play = example("fenced_writer", &[]);
+    assert!(play.status.success(), "{}", text(&play));
+    assert!(
+        text(&play).contains("was refused") && text(&play).contains("intact"),
+        "{}",
+        text(&play)
+    );
+}
+
+#[test]
+fn without_the_gate_the_stopped_writer_destroys_the_data() {
+    let play = example("fenced_writer", &["--unfenced"]);
+    assert_eq!(play.status.code(), Some(1), "{}", text(&play));
+    assert!(text(&play).contains("CORRUPT"), "{}", text(&play));
+}
