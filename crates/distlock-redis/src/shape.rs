@@ -30,12 +30,12 @@ pub(crate) enum Form {
     Mutex { fenced: bool },
     /// Redisson's fair lock.
     Fair { fenced: bool },
-    /// A share of Redisson's read/write lock; `fifo` in our own line.
-    Read { fifo: bool },
+    /// A share of Redisson's read/write lock.
+    Read,
     /// Redisson's read/write lock, as the writer.
-    Write { fifo: bool },
+    Write,
     /// One permit of Redisson's expirable-permit semaphore.
-    Slot { of: u32, fifo: bool },
+    Slot { of: u32 },
     /// A plain string.
     String,
 }
@@ -46,7 +46,6 @@ pub(crate) type Call = (&'static Script, Cmd);
 impl Shape {
     pub(crate) fn new(record: String, layout: &Layout, fenced: bool, want: &Want) -> Self {
         let owner = want.owner.to_string();
-        let fifo = want.order == Order::Fifo;
         let (key, stored, form) = match layout {
             Layout::String { prefix, value } => {
                 let stored = match value {
@@ -56,11 +55,11 @@ impl Shape {
                 (format!("{prefix}{record}"), stored, Form::String)
             }
             Layout::Redisson => match want.mode {
-                Mode::Mutex if fifo => (record, owner, Form::Fair { fenced }),
+                Mode::Mutex if want.order == Order::Fifo => (record, owner, Form::Fair { fenced }),
                 Mode::Mutex => (record, owner, Form::Mutex { fenced }),
-                Mode::Read => (record, owner, Form::Read { fifo }),
-                Mode::Write => (record, format!("{owner}:write"), Form::Write { fifo }),
-                Mode::Slot { of } => (record, owner, Form::Slot { of, fifo }),
+                Mode::Read => (record, owner, Form::Read),
+                Mode::Write => (record, format!("{owner}:write"), Form::Write),
+                Mode::Slot { of } => (record, owner, Form::Slot { of }),
             },
         };
         Self {
@@ -98,36 +97,25 @@ impl Shape {
                 cmd.arg(&*self.stored).arg(ttl).arg(about).arg(u8::from(join));
                 (&script::FAIR_ACQUIRE, cmd)
             }
-            Form::Read { fifo } => {
-                let mut cmd = script::READ_ACQUIRE.call(5);
+            Form::Read => {
+                let mut cmd = script::READ_ACQUIRE.call(3);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
-                cmd.arg(names.line()).arg(names.line_seen());
-                cmd.arg(&*self.stored)
-                    .arg(ttl)
-                    .arg(about)
-                    .arg(manner(fifo, join))
-                    .arg(names.rw_channel());
+                cmd.arg(&*self.stored).arg(ttl).arg(about);
                 (&script::READ_ACQUIRE, cmd)
             }
-            Form::Write { fifo } => {
-                let mut cmd = script::WRITE_ACQUIRE.call(4);
-                cmd.arg(&*self.key)
-                    .arg(names.record())
-                    .arg(names.line())
-                    .arg(names.line_seen());
-                cmd.arg(&*self.stored).arg(ttl).arg(about).arg(manner(fifo, join));
+            Form::Write => {
+                let mut cmd = script::WRITE_ACQUIRE.call(2);
+                cmd.arg(&*self.key).arg(names.record());
+                cmd.arg(&*self.stored).arg(ttl).arg(about);
                 (&script::WRITE_ACQUIRE, cmd)
             }
-            Form::Slot { of, fifo } => {
-                let mut cmd = script::SLOT_ACQUIRE.call(5);
+            Form::Slot { of } => {
+                let mut cmd = script::SLOT_ACQUIRE.call(3);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
-                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..]).arg(ttl).arg(about).arg(of);
-                cmd.arg(names.slot_channel())
-                    .arg(&*self.stored)
-                    .arg(manner(fifo, join));
+                cmd.arg(names.slot_channel()).arg(&*self.stored);
                 (&script::SLOT_ACQUIRE, cmd)
             }
             Form::String => {
@@ -158,28 +146,28 @@ impl Shape {
                 cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
                 (&script::FAIR_RELEASE, cmd)
             }
-            Form::Read { .. } => {
-                let mut cmd = script::READ_RELEASE.call(5);
+            Form::Read => {
+                let mut cmd = script::READ_RELEASE.call(3);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
-                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&*self.stored)
                     .arg(names.rw_channel())
                     .arg(keep)
                     .arg(names.lives());
                 (&script::READ_RELEASE, cmd)
             }
-            Form::Write { .. } => {
-                let mut cmd = script::WRITE_RELEASE.call(3);
-                cmd.arg(&*self.key).arg(names.line()).arg(names.line_seen());
-                cmd.arg(&*self.stored).arg(names.rw_channel()).arg(keep);
+            Form::Write => {
+                let mut cmd = script::WRITE_RELEASE.call(1);
+                cmd.arg(&*self.key)
+                    .arg(&*self.stored)
+                    .arg(names.rw_channel())
+                    .arg(keep);
                 (&script::WRITE_RELEASE, cmd)
             }
             Form::Slot { .. } => {
-                let mut cmd = script::SLOT_RELEASE.call(5);
+                let mut cmd = script::SLOT_RELEASE.call(3);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
-                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..])
                     .arg(names.slot_channel())
                     .arg(keep)
@@ -219,7 +207,7 @@ impl Shape {
     pub(crate) fn renew(&self, ttl: Duration, keys: &mut Vec<String>, args: &mut Vec<Vec<u8>>) {
         keys.push(self.key.to_string());
         match self.form {
-            Form::Read { .. } => keys.push(self.names().life(&self.stored)),
+            Form::Read => keys.push(self.names().life(&self.stored)),
             Form::Slot { .. } => keys.push(self.names().leases()),
             _ => {}
         }
@@ -233,18 +221,11 @@ impl Shape {
     /// The channel on which this contender is woken.
     pub(crate) fn channel(&self) -> String {
         let names = self.names();
-        let own = |channel: String, own: bool| {
-            if own {
-                format!("{channel}:{}", self.stored)
-            } else {
-                channel
-            }
-        };
         match self.form {
             Form::Mutex { .. } => names.mutex_channel(),
             Form::Fair { .. } => names.fair_channel(&self.stored),
-            Form::Read { fifo } | Form::Write { fifo } => own(names.rw_channel(), fifo),
-            Form::Slot { fifo, .. } => own(names.slot_channel(), fifo),
+            Form::Read | Form::Write => names.rw_channel(),
+            Form::Slot { .. } => names.slot_channel(),
             Form::String => names.string_channel(),
         }
     }
@@ -256,7 +237,7 @@ impl Shape {
 
     /// Whether the lock's key says by itself whether this contender holds it.
     pub(crate) fn tracked(&self) -> bool {
-        !matches!(self.form, Form::Read { .. } | Form::Slot { .. })
+        !matches!(self.form, Form::Read | Form::Slot { .. })
     }
 
     fn queue_keys(&self, cmd: &mut Cmd) {
@@ -265,15 +246,6 @@ impl Shape {
             .arg(names.queue())
             .arg(names.deadlines())
             .arg(names.seen());
-    }
-}
-
-/// How a contender of a shared lock treats our line.
-fn manner(fifo: bool, join: bool) -> &'static str {
-    match (fifo, join) {
-        (false, _) => "any",
-        (true, false) => "try",
-        (true, true) => "join",
     }
 }
 

@@ -5,3 +5,6 @@ pub mod conformance;
 pub mod history;
 pub mod proxy;
 pub mod servers;
+pub mod store;
+pub mod torture;
+pub mod worker;

@@ -49,10 +49,12 @@ fn scan(history: &History, bounds: &Bounds) -> (Vec<Takeover>, Vec<Violation>) {
             };
             let next = granted.get(n + 1).and_then(|next| Some((next.granted?, next)));
             if let Some((at, next)) = next {
+                // What is known, not what is allowed for.
+                let known = killed.filter(|_| bounds.death_at_once).unwrap_or(dead.until());
                 done.push(Takeover {
                     key: key.clone(),
                     killed: killed.is_some(),
-                    from: from.max(next.asked),
+                    from: known.max(next.asked),
                     at,
                 });
             }

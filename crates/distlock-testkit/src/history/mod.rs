@@ -192,7 +192,7 @@ pub enum HowReleased {
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Mode", rename_all = "snake_case")]
-enum ModeDef {
+pub(crate) enum ModeDef {
     Mutex,
     Write,
     Read,

@@ -112,8 +112,9 @@ impl Postgres {
     /// # Errors
     /// [`StartError`].
     pub async fn restart(&mut self, data: Data) -> Result<(), StartError> {
-        self.process.kill9()?;
         if data == Data::Empty {
+            // Killed outright it would leave its shared memory segment to the machine: nobody comes back to clear it.
+            self.process.end(Signal::QUIT, Duration::from_secs(5))?;
             std::fs::remove_dir_all(self.process.program().dir.join("data"))?;
             self.init.run().await?;
         }
