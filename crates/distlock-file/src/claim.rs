@@ -24,6 +24,8 @@ pub(crate) struct FileClaim {
     me: Entry,
     bucket: usize,
     hung: bool,
+    /// Counted as a hold.
+    held: bool,
     ended: bool,
     watches: Vec<Watch>,
 }
@@ -37,6 +39,7 @@ impl FileClaim {
             want,
             me,
             hung: false,
+            held: false,
             ended: false,
             watches: Vec::new(),
         }
@@ -141,9 +144,16 @@ impl FileClaim {
         Ok(())
     }
 
+    fn let_go(&mut self) {
+        if std::mem::take(&mut self.held) {
+            self.shared.vigil.ended();
+        }
+    }
+
     fn end(&mut self) {
         self.ended = true;
         self.watches.clear();
+        self.let_go();
     }
 }
 
@@ -170,6 +180,8 @@ impl Claim for FileClaim {
         match look {
             Look::Held { token, until } => {
                 self.end();
+                self.held = true;
+                self.shared.vigil.began();
                 Ok(Standing::Held(Grant {
                     token: (token != 0).then(|| FencingToken::new(token)),
                     valid_until: Moment::from_nanos(until),
@@ -221,6 +233,7 @@ impl Claim for FileClaim {
 
 impl Drop for FileClaim {
     fn drop(&mut self) {
+        self.let_go();
         if self.hung {
             self.shared.bells.take_down(self.me.claim);
         }

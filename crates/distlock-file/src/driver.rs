@@ -24,6 +24,7 @@ use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::trouble::{refused, unavailable};
 use crate::update::{Outcome, update};
+use crate::vigil::{self, Vigil};
 
 /// The shortest lease: renewals at a third of it must be far from the scheduler's noise.
 const MIN_TTL: Duration = Duration::from_millis(100);
@@ -43,20 +44,24 @@ pub(crate) struct Shared {
     place: RwLock<Arc<Place>>,
     pub(crate) me: Me,
     next_claim: AtomicU64,
+    pub(crate) vigil: Vigil,
 }
 
 impl FileDriver {
     pub(crate) fn open(engine: Engine, config: Config) -> Result<Self, DriverError> {
         let bells = Arc::new(Bells::default());
         let place = Place::open(&engine, &config, &bells)?;
-        Ok(Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             engine,
             config,
             bells,
             place: RwLock::new(place),
             me: Me::new(),
             next_claim: AtomicU64::new(1),
-        })))
+            vigil: Vigil::default(),
+        });
+        vigil::start(&shared);
+        Ok(Self(shared))
     }
 }
 

@@ -30,6 +30,7 @@ mod sys;
 mod table;
 mod trouble;
 mod update;
+mod vigil;
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! The file engine proves itself to the suite that all engines share.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::time::Duration;
 

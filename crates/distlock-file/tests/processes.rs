@@ -1,4 +1,5 @@
 //! Real processes that die, stop, fork and come late.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod kit;
 
