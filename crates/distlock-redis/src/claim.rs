@@ -1,6 +1,7 @@
 //! One contender on Redis.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use crate::dial::Link;
 use crate::driver::Shared;
 use crate::fault::Fault;
 use crate::hub::{Armed, Watched};
+use crate::seen::is_owner;
 use crate::shape::{Call, Form, Shape};
 
 /// The longest time for which a waiter relies on being told.
@@ -137,15 +139,9 @@ impl RedisClaim {
         }
     }
 
-    /// A Redisson owner is `<uuid>:<thread>`; a hash with other fields is somebody's data.
+    /// Whether a hash with this field is somebody's data.
     fn is_foreign(&self, stored: &str) -> bool {
-        let stored = stored.strip_suffix(":write").unwrap_or(stored);
-        let is_owner = || {
-            stored
-                .rsplit_once(':')
-                .is_some_and(|(_, n)| n.parse::<i64>().is_ok())
-        };
-        self.shape.form != Form::String && !stored.is_empty() && !is_owner()
+        self.shape.form != Form::String && !stored.is_empty() && !is_owner(stored)
     }
 
     fn mismatch(&self, have: String) -> DriverError {
@@ -219,7 +215,7 @@ impl RedisClaim {
 #[async_trait]
 impl Claim for RedisClaim {
     async fn try_acquire(&mut self) -> Result<Standing, DriverError> {
-        if self.over {
+        if self.over || self.shared.closed.load(Ordering::Acquire) {
             return Err(DriverError::closed());
         }
         let look = self.look_past_the_dead().await?;

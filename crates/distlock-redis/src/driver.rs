@@ -1,12 +1,13 @@
 //! The engine itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock_core::clock::Clock;
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Hold, Loss, MAX_TTL, Mode, Order, Orders, Promises, Refusal, Renewal,
-    TokenPromise, Wakes, Want,
+    Claim, Death, Driver, DriverError, Hold, Inspect, Loss, MAX_TTL, Mode, Order, Orders, Promises, Refusal,
+    Renewal, TokenPromise, Wakes, Want,
 };
 use distlock_core::engine::Engine;
 use futures_util::FutureExt;
@@ -40,6 +41,7 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
         hub: Hub::new(engine.clone(), links.clone()),
         about: About::new(engine.owners().client()),
         renewals: Semaphore::new(IN_FLIGHT),
+        closed: AtomicBool::new(false),
         links,
         engine,
         config,
@@ -48,7 +50,7 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
 }
 
 #[derive(Debug)]
-struct RedisDriver(Arc<Shared>);
+pub(crate) struct RedisDriver(pub(crate) Arc<Shared>);
 
 /// What claims, renewals and inspection share.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) about: About,
     /// Limits the renewal scripts that are on their way.
     pub(crate) renewals: Semaphore,
+    pub(crate) closed: AtomicBool,
 }
 
 impl Shared {
@@ -98,13 +101,22 @@ impl Driver for RedisDriver {
     }
 
     fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(DriverError::closed());
+        }
+        let range = self.promises().ttl;
+        if !range.contains(&want.ttl) {
+            let why = format!(
+                "ttl {:?}: Redis keeps {:?} to {:?}",
+                want.ttl,
+                range.start(),
+                range.end()
+            );
+            return Err(DriverError::refused(Refusal::InvalidConfig(why)));
+        }
         let unsupported = |what: &str| Err(DriverError::refused(Refusal::Unsupported(what.to_owned())));
         match (&self.0.config.layout, want.mode, want.order) {
-            (Layout::String { .. }, Mode::Mutex, Order::Any) | (Layout::Redisson, _, Order::Any) => {}
-            (Layout::Redisson, Mode::Mutex, Order::Fifo) => {}
-            (Layout::Redisson, _, Order::Fifo) => {
-                return unsupported("Redis has first-come-first-served order for mutexes only");
-            }
+            (Layout::String { .. }, Mode::Mutex, Order::Any) | (Layout::Redisson, _, _) => {}
             (Layout::String { .. }, Mode::Mutex, Order::Fifo) => {
                 return unsupported("layout=string has no order; use layout=redisson");
             }
@@ -124,7 +136,12 @@ impl Driver for RedisDriver {
         self.0.renew(holds, answer).boxed()
     }
 
+    fn inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.closed.store(true, Ordering::Release);
         self.0.hub.close();
         std::future::ready(()).boxed()
     }

@@ -16,13 +16,16 @@ mod about;
 mod claim;
 mod config;
 mod dial;
+mod doctor;
 mod driver;
 mod fault;
 mod hub;
+mod inspect;
 mod links;
 mod names;
 mod renew;
 mod script;
+mod seen;
 mod shape;
 mod site;
 

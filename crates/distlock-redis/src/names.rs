@@ -80,6 +80,16 @@ impl Names<'_> {
         self.after("distlock:line")
     }
 
+    /// Ours: the line of a shared lock.
+    pub(crate) fn line(self) -> String {
+        self.after("distlock:shared")
+    }
+
+    /// Ours: which waiter of that line looked when.
+    pub(crate) fn line_seen(self) -> String {
+        self.after("distlock:shared:seen")
+    }
+
     /// Ours: the descriptions of those who share.
     pub(crate) fn people(self) -> String {
         self.after("distlock:people")
@@ -98,15 +108,9 @@ impl Names<'_> {
     /// Whether a key that was found by its prefix is not a lock but belongs to one.
     pub(crate) fn is_part(key: &str) -> bool {
         key.contains('{')
-            && ([
-                ":distlock",
-                ":distlock:line",
-                ":distlock:people",
-                ":distlock:broken",
-                ":timeout",
-            ]
-            .iter()
-            .any(|end| key.ends_with(end))
+            && (key.ends_with(":distlock")
+                || key.contains(":distlock:")
+                || key.ends_with(":timeout")
                 || key.contains(":rwlock_timeout:"))
     }
 }

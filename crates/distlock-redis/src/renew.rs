@@ -1,5 +1,6 @@
 //! Renewal: many holds in one script, few scripts in flight, each answer given as soon as it is known.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
@@ -21,6 +22,9 @@ type Answer<'a> = &'a (dyn Fn(usize, Renewal) + Send + Sync);
 
 impl Shared {
     pub(crate) async fn renew(&self, holds: &[Hold], answer: Answer<'_>) {
+        if self.closed.load(Ordering::Acquire) {
+            return;
+        }
         let mut groups: [(&'static Script, Vec<(usize, Shape)>); 4] = [
             (&RENEW_HASH, Vec::new()),
             (&RENEW_READ, Vec::new()),
@@ -30,8 +34,8 @@ impl Shared {
         for (index, hold) in holds.iter().enumerate() {
             let shape = self.shape(&hold.want);
             let group = match shape.form {
-                Form::Mutex { .. } | Form::Fair { .. } | Form::Write => 0,
-                Form::Read => 1,
+                Form::Mutex { .. } | Form::Fair { .. } | Form::Write { .. } => 0,
+                Form::Read { .. } => 1,
                 Form::Slot { .. } => 2,
                 Form::String => 3,
             };

@@ -30,12 +30,12 @@ pub(crate) enum Form {
     Mutex { fenced: bool },
     /// Redisson's fair lock.
     Fair { fenced: bool },
-    /// A share of Redisson's read/write lock.
-    Read,
+    /// A share of Redisson's read/write lock; `fifo` in our own line.
+    Read { fifo: bool },
     /// Redisson's read/write lock, as the writer.
-    Write,
+    Write { fifo: bool },
     /// One permit of Redisson's expirable-permit semaphore.
-    Slot { of: u32 },
+    Slot { of: u32, fifo: bool },
     /// A plain string.
     String,
 }
@@ -46,6 +46,7 @@ pub(crate) type Call = (&'static Script, Cmd);
 impl Shape {
     pub(crate) fn new(record: String, layout: &Layout, fenced: bool, want: &Want) -> Self {
         let owner = want.owner.to_string();
+        let fifo = want.order == Order::Fifo;
         let (key, stored, form) = match layout {
             Layout::String { prefix, value } => {
                 let stored = match value {
@@ -55,11 +56,11 @@ impl Shape {
                 (format!("{prefix}{record}"), stored, Form::String)
             }
             Layout::Redisson => match want.mode {
-                Mode::Mutex if want.order == Order::Fifo => (record, owner, Form::Fair { fenced }),
+                Mode::Mutex if fifo => (record, owner, Form::Fair { fenced }),
                 Mode::Mutex => (record, owner, Form::Mutex { fenced }),
-                Mode::Read => (record, owner, Form::Read),
-                Mode::Write => (record, format!("{owner}:write"), Form::Write),
-                Mode::Slot { of } => (record, owner, Form::Slot { of }),
+                Mode::Read => (record, owner, Form::Read { fifo }),
+                Mode::Write => (record, format!("{owner}:write"), Form::Write { fifo }),
+                Mode::Slot { of } => (record, owner, Form::Slot { of, fifo }),
             },
         };
         Self {
@@ -97,25 +98,36 @@ impl Shape {
                 cmd.arg(&*self.stored).arg(ttl).arg(about).arg(u8::from(join));
                 (&script::FAIR_ACQUIRE, cmd)
             }
-            Form::Read => {
-                let mut cmd = script::READ_ACQUIRE.call(3);
+            Form::Read { fifo } => {
+                let mut cmd = script::READ_ACQUIRE.call(5);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
-                cmd.arg(&*self.stored).arg(ttl).arg(about);
+                cmd.arg(names.line()).arg(names.line_seen());
+                cmd.arg(&*self.stored)
+                    .arg(ttl)
+                    .arg(about)
+                    .arg(manner(fifo, join))
+                    .arg(names.rw_channel());
                 (&script::READ_ACQUIRE, cmd)
             }
-            Form::Write => {
-                let mut cmd = script::WRITE_ACQUIRE.call(2);
-                cmd.arg(&*self.key).arg(names.record());
-                cmd.arg(&*self.stored).arg(ttl).arg(about);
+            Form::Write { fifo } => {
+                let mut cmd = script::WRITE_ACQUIRE.call(4);
+                cmd.arg(&*self.key)
+                    .arg(names.record())
+                    .arg(names.line())
+                    .arg(names.line_seen());
+                cmd.arg(&*self.stored).arg(ttl).arg(about).arg(manner(fifo, join));
                 (&script::WRITE_ACQUIRE, cmd)
             }
-            Form::Slot { of } => {
-                let mut cmd = script::SLOT_ACQUIRE.call(3);
+            Form::Slot { of, fifo } => {
+                let mut cmd = script::SLOT_ACQUIRE.call(5);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
+                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..]).arg(ttl).arg(about).arg(of);
-                cmd.arg(names.slot_channel()).arg(&*self.stored);
+                cmd.arg(names.slot_channel())
+                    .arg(&*self.stored)
+                    .arg(manner(fifo, join));
                 (&script::SLOT_ACQUIRE, cmd)
             }
             Form::String => {
@@ -146,28 +158,28 @@ impl Shape {
                 cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
                 (&script::FAIR_RELEASE, cmd)
             }
-            Form::Read => {
-                let mut cmd = script::READ_RELEASE.call(3);
+            Form::Read { .. } => {
+                let mut cmd = script::READ_RELEASE.call(5);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
+                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&*self.stored)
                     .arg(names.rw_channel())
                     .arg(keep)
                     .arg(names.lives());
                 (&script::READ_RELEASE, cmd)
             }
-            Form::Write => {
-                let mut cmd = script::WRITE_RELEASE.call(1);
-                cmd.arg(&*self.key)
-                    .arg(&*self.stored)
-                    .arg(names.rw_channel())
-                    .arg(keep);
+            Form::Write { .. } => {
+                let mut cmd = script::WRITE_RELEASE.call(3);
+                cmd.arg(&*self.key).arg(names.line()).arg(names.line_seen());
+                cmd.arg(&*self.stored).arg(names.rw_channel()).arg(keep);
                 (&script::WRITE_RELEASE, cmd)
             }
             Form::Slot { .. } => {
-                let mut cmd = script::SLOT_RELEASE.call(3);
+                let mut cmd = script::SLOT_RELEASE.call(5);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
+                cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..])
                     .arg(names.slot_channel())
                     .arg(keep)
@@ -207,7 +219,7 @@ impl Shape {
     pub(crate) fn renew(&self, ttl: Duration, keys: &mut Vec<String>, args: &mut Vec<Vec<u8>>) {
         keys.push(self.key.to_string());
         match self.form {
-            Form::Read => keys.push(self.names().life(&self.stored)),
+            Form::Read { .. } => keys.push(self.names().life(&self.stored)),
             Form::Slot { .. } => keys.push(self.names().leases()),
             _ => {}
         }
@@ -221,11 +233,18 @@ impl Shape {
     /// The channel on which this contender is woken.
     pub(crate) fn channel(&self) -> String {
         let names = self.names();
+        let own = |channel: String, own: bool| {
+            if own {
+                format!("{channel}:{}", self.stored)
+            } else {
+                channel
+            }
+        };
         match self.form {
             Form::Mutex { .. } => names.mutex_channel(),
             Form::Fair { .. } => names.fair_channel(&self.stored),
-            Form::Read | Form::Write => names.rw_channel(),
-            Form::Slot { .. } => names.slot_channel(),
+            Form::Read { fifo } | Form::Write { fifo } => own(names.rw_channel(), fifo),
+            Form::Slot { fifo, .. } => own(names.slot_channel(), fifo),
             Form::String => names.string_channel(),
         }
     }
@@ -237,7 +256,7 @@ impl Shape {
 
     /// Whether the lock's key says by itself whether this contender holds it.
     pub(crate) fn tracked(&self) -> bool {
-        !matches!(self.form, Form::Read | Form::Slot { .. })
+        !matches!(self.form, Form::Read { .. } | Form::Slot { .. })
     }
 
     fn queue_keys(&self, cmd: &mut Cmd) {
@@ -246,6 +265,15 @@ impl Shape {
             .arg(names.queue())
             .arg(names.deadlines())
             .arg(names.seen());
+    }
+}
+
+/// How a contender of a shared lock treats our line.
+fn manner(fifo: bool, join: bool) -> &'static str {
+    match (fifo, join) {
+        (false, _) => "any",
+        (true, false) => "try",
+        (true, true) => "join",
     }
 }
 

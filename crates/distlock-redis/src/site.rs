@@ -1,5 +1,6 @@
 //! Which server is the master now: one fixed server, or what the sentinels say.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -150,6 +151,19 @@ impl Site {
         }
     }
 
+    /// What the sentinels know of the group, for the doctor.
+    pub(crate) async fn facts(&self) -> Option<HashMap<String, String>> {
+        let sentinels = self.sentinels.as_ref()?;
+        for node in &sentinels.nodes {
+            if let Ok(link) = sentinels.dialer.dial(node, |_| ()).await
+                && let Ok(facts) = sentinels.facts(&link, self.patience).await
+            {
+                return Some(facts);
+            }
+        }
+        None
+    }
+
     fn turn_to(&self, node: Node) {
         self.spot.send_if_modified(|spot| {
             let moved = spot.node.as_ref().is_some_and(|present| *present != node);
@@ -231,13 +245,7 @@ impl Sentinels {
     }
 
     async fn ask(&self, link: &Link, patience: Duration) -> Result<Saying, DriverError> {
-        let mut cmd = Cmd::new();
-        cmd.arg("SENTINEL").arg("MASTER").arg(&self.group);
-        let answer = link.ask(&cmd, patience).await.map_err(|fault| DriverError {
-            reached: Reached::No,
-            ..fault.error
-        })?;
-        let facts = std::collections::HashMap::<String, String>::from_redis_value(answer).unwrap_or_default();
+        let facts = self.facts(link, patience).await?;
         let fact = |name: &str| facts.get(name).map(String::as_str);
         match (fact("ip"), fact("port").and_then(|p| p.parse().ok())) {
             (Some(ip), Some(port)) => Ok(Saying {
@@ -249,5 +257,15 @@ impl Sentinels {
                 format!("a sentinel does not know the master {:?}", self.group),
             )),
         }
+    }
+
+    async fn facts(&self, link: &Link, patience: Duration) -> Result<HashMap<String, String>, DriverError> {
+        let mut cmd = Cmd::new();
+        cmd.arg("SENTINEL").arg("MASTER").arg(&self.group);
+        let answer = link.ask(&cmd, patience).await.map_err(|fault| DriverError {
+            reached: Reached::No,
+            ..fault.error
+        })?;
+        Ok(HashMap::from_redis_value(answer).unwrap_or_default())
     }
 }

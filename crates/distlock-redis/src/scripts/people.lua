@@ -8,8 +8,3 @@ local function describe(people, holders, owner, now, about)
   redis.call('PEXPIRE', people, 86400000)
 end
 
-local function now_ms()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-

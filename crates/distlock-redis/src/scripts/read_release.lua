@@ -1,11 +1,15 @@
--- read_release: gives a share of a Redisson read/write lock up.
+-- read_release: gives a share of a Redisson read/write lock up, or a place in our line.
 --
--- KEYS  1 lock  2 this reader's life  3 people
+-- KEYS  1 lock  2 this reader's life  3 people  4 line  5 seen
 -- ARGV  1 owner  2 channel  3 ms for which an ownerless share stays (0: none)  4 what the readers' lives start with
 -- Gives 1 if the owner had a share, else 0. The lock lives as long as the longest share that is left; when none is
--- left it goes, with the fields of readers that died, and one waiter of each client is woken.
+-- left it goes, with the fields of readers that died, and waiters are woken.
+leave(KEYS[4], KEYS[5], ARGV[1])
 local mode = redis.call('HGET', KEYS[1], 'mode')
-if not mode or redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+if not mode or redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
+  if not mode then wake(KEYS[4], KEYS[5], ARGV[2], 1000) end
+  return 0
+end
 local alive = redis.call('DEL', KEYS[2])
 redis.call('HDEL', KEYS[3], ARGV[1])
 if ARGV[3] ~= '0' then
@@ -27,6 +31,7 @@ if mode == 'read' then
   else
     redis.call('DEL', KEYS[1])
     redis.call('PUBLISH', ARGV[2], '0')
+    wake(KEYS[4], KEYS[5], ARGV[2], 1000)
   end
 end
 return alive

@@ -1,10 +1,16 @@
--- slot_release: gives one permit of a Redisson expirable-permit semaphore back.
+-- slot_release: gives one permit of a Redisson expirable-permit semaphore back, or a place in our line.
 --
--- KEYS  1 free permits  2 leases  3 people
+-- KEYS  1 free permits  2 leases  3 people  4 line  5 seen
 -- ARGV  1 permit  2 channel  3 ms for which an ownerless permit stays taken (0: none)  4 owner
--- Gives 1 if the permit was held and its lease had not ended, else 0.
+-- Gives 1 if the permit was held and its lease had not ended, else 0. A count that we made (it has an expiry) goes
+-- with the last permit: the name is free for any kind of lock again.
+leave(KEYS[4], KEYS[5], ARGV[4])
 local due = redis.call('ZSCORE', KEYS[2], ARGV[1])
-if not due then return 0 end
+if not due then
+  local free = tonumber(redis.call('GET', KEYS[1]) or 0)
+  if free and free > 0 then wake(KEYS[4], KEYS[5], ARGV[2], free) end
+  return 0
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREM', KEYS[2], ARGV[1])
@@ -14,6 +20,10 @@ if ARGV[3] ~= '0' and tonumber(due) > now then
   redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[3]), kept)
 else
   local free = redis.call('INCR', KEYS[1])
-  if free > 0 then redis.call('PUBLISH', ARGV[2], free) end
+  if free > 0 then
+    redis.call('PUBLISH', ARGV[2], free)
+    wake(KEYS[4], KEYS[5], ARGV[2], free)
+  end
+  if redis.call('ZCARD', KEYS[2]) == 0 and redis.call('PTTL', KEYS[1]) >= 0 then redis.call('DEL', KEYS[1]) end
 end
 return tonumber(due) > now and 1 or 0

@@ -1,0 +1,47 @@
+//! Benchmarks: a floor, distlock and its peers, side by side in one run.
+//!
+//! Machines are shared and noisy: every figure is a median of interleaved rounds, and what counts is the ratio to
+//! the floor measured in the same rounds.
+#![forbid(unsafe_code)]
+
+mod children;
+mod core;
+mod file;
+mod report;
+mod sample;
+
+use clap::Parser;
+
+/// Prints the tables of these parts: `core`, `file`.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// What to measure.
+    #[arg(default_values_t = [String::from("core"), String::from("file")])]
+    parts: Vec<String>,
+    /// Shorter rounds, for a first look.
+    #[arg(long)]
+    quick: bool,
+}
+
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on the terminal is the purpose")]
+fn main() {
+    if children::is_child() {
+        children::run();
+        return;
+    }
+    let arguments = Arguments::parse();
+    let mut red = 0;
+    for part in &arguments.parts {
+        let report = match part.as_str() {
+            "core" | "memory" => core::measure(arguments.quick),
+            "file" => file::measure(arguments.quick),
+            other => {
+                eprintln!("unknown part {other}: core, file");
+                std::process::exit(64);
+            }
+        };
+        red += report.red();
+        println!("{report}");
+    }
+    println!("{red} rows missed their figure");
+}
