@@ -14,9 +14,14 @@ use proc_macro::TokenStream;
 
 /// Runs a function under a lock. The body never runs without it.
 ///
-/// ```ignore
+/// ```
+/// use distlock::{Error, locked};
+///
 /// #[locked(key = "order:close:{user_id}", wait = "200ms")]
-/// async fn close_order(user_id: u64) -> Result<(), Error> { … }
+/// async fn close_order(user_id: u64) -> Result<(), Error> {
+///     // One call at a time per user, over all processes.
+///     Ok(())
+/// }
 /// ```
 ///
 /// | argument | meaning | default |
@@ -50,10 +55,12 @@ pub fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
 /// For functions that must only be called under a lock that somebody else takes. The key is written as in
 /// `#[locked]`.
 ///
-/// ```ignore
-/// async fn write_row(id: u64) -> Result<(), Error> {
+/// ```
+/// use distlock::assert_locked;
+///
+/// async fn write_row(id: u64) {
 ///     assert_locked!("order:close:{id}");
-///     …
+///     // …
 /// }
 /// ```
 ///
@@ -62,4 +69,21 @@ pub fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn assert_locked(input: TokenStream) -> TokenStream {
     asserted::assert_locked(input.into()).into()
+}
+
+/// The code of the guide's pages about the attribute and about fencing, compiled.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/attribute.md")]
+    struct Attribute;
+    #[doc = include_str!("../../../docs/fencing.md")]
+    struct Fencing;
+    #[doc = include_str!("../../../docs/cookbook/flash-sale.md")]
+    struct FlashSale;
+    #[doc = include_str!("../../../docs/cookbook/order-closer.md")]
+    struct OrderCloser;
+    #[doc = include_str!("../../../docs/cookbook/nightly-report.md")]
+    struct NightlyReport;
+    #[doc = include_str!("../../../docs/cookbook/fenced-writer.md")]
+    struct FencedWriter;
 }
