@@ -37,7 +37,7 @@ pub use self::postgres::Postgres;
 pub use self::process::Process;
 pub use self::program::{Data, Program, StartError, eventually};
 pub use self::redis::{Redis, RedisCluster, RedisOptions, RedisSentinel, Resp, RespClient};
-pub use self::skip::{or_skip, skipped};
+pub use self::skip::{or_skip, skip, skipped};
 pub(crate) use self::spawn::spawn;
 pub use self::tls::Certificates;
 pub use self::zookeeper::ZooKeeper;
