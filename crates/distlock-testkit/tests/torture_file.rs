@@ -11,7 +11,7 @@ use distlock_testkit::torture::{EngineUnderTest, Plan, run};
 const WORKER: &str = env!("CARGO_BIN_EXE_distlock-worker");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_stopped_holders_are_taken_over() {
+async fn f89_f10_f60_killed_and_stopped_holders_are_taken_over() {
     let engine = EngineUnderTest::start("file").await.unwrap();
     let mut plan = Plan::new(1, Duration::from_secs(15), engine.ttl());
     (plan.kills, plan.stops) = (60, 10);

@@ -200,6 +200,21 @@ impl Worker {
         self.child.wait().map(|_| ())
     }
 
+    /// Lets it end on its own (see [`Do::Exit`]), says so in the history, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it does not end within a minute, or the history cannot be written.
+    pub async fn exit(mut self, abort: bool) -> io::Result<()> {
+        let victim = self.process;
+        self.recorder.record(What::Killed { victim })?;
+        // Nobody answers.
+        let _ = self.ask(Do::Exit { abort }).await;
+        let ended = crate::servers::eventually(PATIENCE, async || self.child.try_wait().ok().flatten()).await;
+        ended
+            .map(|_| ())
+            .ok_or_else(|| io::Error::other("the worker did not end"))
+    }
+
     /// Ends it in good order: its standard input closes, and it shuts its client down.
     ///
     /// # Errors

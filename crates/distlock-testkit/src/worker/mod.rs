@@ -53,6 +53,11 @@ pub enum Do {
         /// The hold.
         hold: u64,
     },
+    /// Ends the process at once, without releasing anything. There is no answer.
+    Exit {
+        /// By `abort`, else by `exit`.
+        abort: bool,
+    },
     /// Starts tasks that contend without end. Answer: [`Answer::Yes`], once they run.
     Load(Load),
     /// Ends these tasks. Answer: [`Answer::Yes`], once all have released.

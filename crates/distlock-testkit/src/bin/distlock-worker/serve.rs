@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use distlock::clock::Moment;
 use distlock::driver::{Mode, Order};
 use distlock::{Error, Guard, Lock, Release, Renew, Wait};
 use distlock_testkit::history::{HoldId, HowReleased, What};
 use distlock_testkit::store::StoreClient;
 use distlock_testkit::worker::{Answer, Ask, Do, Reply, Request};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::Shared;
 use super::load::Tasks;
@@ -75,6 +76,7 @@ async fn perform(shared: &Arc<Shared>, guards: &Guards, tasks: &Tasks, task: Do)
         Do::Acquire(ask) => match acquire(shared, &ask, 0).await? {
             Ok((hold, guard)) => {
                 let token = guard.token().map(|t| t.get());
+                tokio::spawn(follow(shared.clone(), hold, guard.deadlines()));
                 guards
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -125,6 +127,8 @@ async fn perform(shared: &Arc<Shared>, guards: &Guards, tasks: &Tasks, task: Do)
             }
             None => unknown(),
         },
+        Do::Exit { abort: true } => std::process::abort(),
+        Do::Exit { abort: false } => std::process::exit(3),
         Do::Load(load) => {
             tasks.start(shared, load);
             Ok(Answer::Yes)
@@ -200,6 +204,15 @@ pub(super) async fn acquire(
             Ok(Err(e))
         }
     }
+}
+
+/// Records each renewal until the hold ends.
+async fn follow(shared: Arc<Shared>, hold: u64, mut deadlines: watch::Receiver<Moment>) -> io::Result<()> {
+    while deadlines.changed().await.is_ok() {
+        let until = deadlines.borrow_and_update().as_nanos();
+        shared.recorder.record(What::Valid { hold, until })?;
+    }
+    Ok(())
 }
 
 /// Releases, and records it.
