@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -87,12 +88,16 @@ pub(crate) fn neighbour(process: u128) -> Neighbour {
 
 /// Reads a client's FIFO and rings its bells, until the task is aborted. Several may do so, each on its runtime.
 pub(crate) async fn listen(fifo: Arc<NotInChildren>, bells: Weak<Bells>) {
-    let fifo = match sys::watch_readable(fifo) {
-        Ok(fifo) => fifo,
-        Err(e) => {
+    // A runtime without I/O panics here. Its waiters are woken by the engine thread, a little later; the task stays
+    // until the runtime ends, so that nobody tries again.
+    let registered = std::panic::catch_unwind(AssertUnwindSafe(|| sys::watch_readable(fifo)));
+    let fifo = match registered {
+        Ok(Ok(fifo)) => fifo,
+        Ok(Err(e)) => {
             tracing::warn!(error = %e, "cannot listen for wake-ups; waiters will be late");
-            return;
+            return std::future::pending().await;
         }
+        Err(_) => return std::future::pending().await,
     };
     let mut buffer = [0u8; 512 * MESSAGE];
     loop {

@@ -82,6 +82,7 @@ impl FileClaim {
                 && let Look::Waiting { watch, .. } = &look
                 && join
             {
+                place.listen_here();
                 self.watch(place, watch, &mut dead)?;
             }
             if dead.len() == known {

@@ -196,14 +196,17 @@ impl Driver for FileDriver {
 
 impl Shared {
     async fn renew(&self, holds: &[Hold], answer: &(dyn Fn(usize, Renewal) + Send + Sync)) {
-        let place = self.place();
+        let mut place = self.place();
         let lost =
             |reason: LostReason| (0..holds.len()).for_each(|i| answer(i, Renewal::Lost(reason.clone())));
         if place.table.is_forked() {
             return lost(LostReason::Forked);
         }
         if !place.is_in_place() {
-            return lost(LostReason::Taken);
+            match self.reopen(&place) {
+                Ok(anew) => place = anew,
+                Err(_) => return lost(LostReason::Taken),
+            }
         }
         let mut buckets: BTreeMap<usize, Vec<(usize, Renew)>> = BTreeMap::new();
         for (i, hold) in holds.iter().enumerate() {

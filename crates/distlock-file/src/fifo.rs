@@ -21,8 +21,12 @@ pub(crate) struct Fifos {
     pub(crate) own: u128,
     /// Gone once the client is closed.
     fd: Mutex<Option<Arc<NotInChildren>>>,
+    /// The write ends of those who were woken lately: they are likely to be woken again.
+    recent: Mutex<Vec<(u128, OwnedFd)>>,
     pid: u32,
 }
+
+const RECENT: usize = 4;
 
 fn name(process: u128) -> String {
     format!("{process:032x}")
@@ -52,6 +56,7 @@ impl Fifos {
                 dir,
                 own,
                 fd: Mutex::new(Some(Arc::new(fd))),
+                recent: Mutex::default(),
                 pid: std::process::id(),
             }),
             Err(e) => {
@@ -104,12 +109,27 @@ impl Fifos {
     /// Wakes a claim of another client: `false` if that client is dead. A message to a full FIFO is dropped: its
     /// reader has enough to read.
     pub(crate) fn send(&self, process: u128, claim: u64) -> Result<bool, DriverError> {
-        let Some(fd) = self.open(process)? else {
-            return Ok(false);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = recent.iter().position(|(p, _)| *p == process);
+        let at = match at {
+            Some(at) => at,
+            None => {
+                let Some(fd) = self.open(process)? else {
+                    return Ok(false);
+                };
+                if recent.len() == RECENT {
+                    recent.remove(0);
+                }
+                recent.push((process, fd));
+                recent.len() - 1
+            }
         };
-        match sys::write_quietly(fd.as_fd(), &claim.to_le_bytes()) {
+        match sys::write_quietly(recent[at].1.as_fd(), &claim.to_le_bytes()) {
             Ok(_) => Ok(true),
-            Err(e) if e.raw_os_error() == Some(libc::EPIPE) => Ok(false),
+            Err(e) if e.raw_os_error() == Some(libc::EPIPE) => {
+                recent.remove(at);
+                Ok(false)
+            }
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(true),
             Err(e) => Err(failed("cannot write to", &self.dir.path().join(name(process)), e)),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::bell::Bell;
 use distlock_core::driver::DriverError;
@@ -18,8 +18,14 @@ use crate::sys;
 /// The watched processes.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    known: Mutex<HashMap<u128, Weak<Peer>>>,
+    known: Arc<Mutex<Known>>,
 }
+
+type Known = HashMap<u128, Arc<Peer>>;
+
+/// How many processes are kept in sight although nobody waits behind them just now: whoever contends with them once
+/// is likely to do so again.
+const LINGER: usize = 8;
 
 /// A process whose FIFO is held open for writing, which makes the kernel tell of its death.
 #[derive(Debug)]
@@ -38,12 +44,22 @@ pub(crate) struct Watch {
 }
 
 impl Peers {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, Weak<Peer>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, process: u128) -> Option<Arc<Peer>> {
-        self.lock().get(&process)?.upgrade()
+        self.lock().get(&process).cloned()
+    }
+
+    /// The peer, unless it was found dead.
+    fn living(&self, process: u128) -> Option<Arc<Peer>> {
+        let peer = self.get(process)?;
+        if !peer.has_reader() {
+            self.lock().remove(&process);
+            return None;
+        }
+        Some(peer)
     }
 
     /// Whether the process lives.
@@ -51,10 +67,7 @@ impl Peers {
         if process == fifos.own || matches!(neighbour(process), Neighbour::Live(_)) {
             return Ok(true);
         }
-        match self.get(process) {
-            Some(peer) => Ok(peer.has_reader()),
-            None => Ok(fifos.open(process)?.is_some()),
-        }
+        Ok(self.living(process).is_some() || fifos.open(process)?.is_some())
     }
 
     /// Watches a process for a claim: `None` if it is dead already.
@@ -66,27 +79,13 @@ impl Peers {
         claim: u64,
         bell: &Bell,
     ) -> Result<Option<Watch>, DriverError> {
-        let peer = match self.get(process) {
+        let peer = match self.living(process) {
             Some(peer) => peer,
             None => {
                 let Some(fifo) = fifos.open(process)? else {
                     return Ok(None);
                 };
-                let peer = Arc::new(Peer {
-                    fifo: Arc::new(fifo),
-                    bells: Mutex::default(),
-                    task: Mutex::default(),
-                });
-                let mut known = self.lock();
-                known.retain(|_, peer| peer.strong_count() > 0);
-                match known.get(&process).and_then(Weak::upgrade) {
-                    Some(first) => first,
-                    None => {
-                        known.insert(process, Arc::downgrade(&peer));
-                        peer.start(engine);
-                        peer
-                    }
-                }
+                self.add(engine, process, fifo)
             }
         };
         peer.bells().insert(claim, bell.clone());
@@ -95,6 +94,27 @@ impl Peers {
             return Ok(None);
         }
         Ok(Some(Watch { process, claim, peer }))
+    }
+
+    fn add(&self, engine: &Engine, process: u128, fifo: OwnedFd) -> Arc<Peer> {
+        let mut known = self.lock();
+        if let Some(first) = known.get(&process) {
+            return first.clone();
+        }
+        let mut idle = 0;
+        known.retain(|_, peer| {
+            let waited_for = !peer.bells().is_empty();
+            idle += usize::from(!waited_for);
+            waited_for || idle < LINGER
+        });
+        let peer = Arc::new(Peer {
+            fifo: Arc::new(fifo),
+            bells: Mutex::default(),
+            task: Mutex::default(),
+        });
+        peer.start(engine, process, &self.known);
+        known.insert(process, peer.clone());
+        peer
     }
 }
 
@@ -115,8 +135,9 @@ impl Peer {
         }
     }
 
-    fn start(self: &Arc<Self>, engine: &Engine) {
+    fn start(self: &Arc<Self>, engine: &Engine, process: u128, known: &Arc<Mutex<Known>>) {
         let (fifo, peer) = (self.fifo.clone(), Arc::downgrade(self));
+        let known = Arc::downgrade(known);
         let task = engine.spawn(async move {
             match sys::watch_errors(fifo) {
                 Ok(fifo) => {
@@ -129,6 +150,12 @@ impl Peer {
             }
             if let Some(peer) = peer.upgrade() {
                 peer.bells().values().for_each(Bell::ring);
+            }
+            if let Some(known) = known.upgrade() {
+                known
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&process);
             }
         });
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());

@@ -65,7 +65,18 @@ impl Place {
         self.dir.is_in_place() && self.table.is_in_place(&self.dir)
     }
 
-    /// Reads the FIFO on this runtime too, if nobody does so yet.
+    /// Reads the FIFO on the caller's runtime as well, which saves its waiters a detour over the engine thread (about
+    /// 30 µs of 50).
+    pub(crate) fn listen_here(&self) {
+        // Without I/O a runtime can only panic; see `listen`.
+        if cfg!(panic = "unwind")
+            && let Ok(here) = Handle::try_current()
+        {
+            self.listen_on(&here);
+        }
+    }
+
+    /// Reads the FIFO on this runtime, if nobody does so yet.
     fn listen_on(&self, runtime: &Handle) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|(_, task)| !task.is_finished());

@@ -72,9 +72,16 @@ pub(crate) fn acquire(
         Some((at, State::Holding)) => {
             // Granted by a releaser, or by an attempt whose answer was not heard.
             let e = &mut s.entries[at];
-            e.until = now.saturating_add(me.ttl);
+            let moved = (e.process, e.claim) != (me.process, me.claim);
+            let until = now.saturating_add(me.ttl);
+            if !moved && e.until.saturating_add(me.ttl / 16) > until {
+                // Fresh: heard at once.
+                let (token, until) = (e.token, e.until);
+                return (Look::Held { token, until }, changed);
+            }
+            e.until = until;
             (e.process, e.claim) = (me.process, me.claim);
-            let (token, until) = (e.token, e.until);
+            let token = e.token;
             return (Look::Held { token, until }, true);
         }
         Some((at, State::Waiting)) => {

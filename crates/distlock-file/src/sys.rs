@@ -91,9 +91,20 @@ pub(crate) fn watch_errors(fd: Arc<OwnedFd>) -> io::Result<AsyncFd<Arc<OwnedFd>>
 
 /// Writes to a FIFO without the SIGPIPE that its dead reader would cost a host that leaves that signal at default.
 pub(crate) fn write_quietly(fifo: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: plain signal-set calls on local memory, and a write of a valid slice to an open descriptor. The signal
-    // is blocked for this thread only, and taken if this write raised it (it was not pending before).
+    let write = || {
+        // SAFETY: a valid slice to an open descriptor.
+        let n = unsafe { libc::write(fifo.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
+    };
+    // SAFETY: plain signal calls on local memory. The signal is blocked for this thread only, and taken if this write
+    // raised it (it was not pending before).
     unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(libc::SIGPIPE, ptr::null(), &mut action);
+        if asked == 0 && action.sa_sigaction == libc::SIG_IGN {
+            // As the Rust runtime leaves it.
+            return write();
+        }
         let mut pipe: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         let mut pending: libc::sigset_t = std::mem::zeroed();
@@ -102,12 +113,7 @@ pub(crate) fn write_quietly(fifo: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<us
         libc::sigpending(&mut pending);
         let was_pending = libc::sigismember(&pending, libc::SIGPIPE) == 1;
         libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before);
-        let n = libc::write(fifo.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
-        let result = if n < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(n as usize)
-        };
+        let result = write();
         if !was_pending && matches!(&result, Err(e) if e.raw_os_error() == Some(libc::EPIPE)) {
             let now = libc::timespec {
                 tv_sec: 0,

@@ -257,3 +257,81 @@ fn lock_slot<'a>(
     cell.avoid = 0;
     Ok(Slot::Stuck)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boot::Boot;
+    use crate::config::Config;
+    use crate::dir::Dir;
+    use crate::entry;
+    use crate::protocol::{Look, acquire};
+
+    const BUCKET: usize = 7;
+
+    fn try_it(table: &Table, owner: u64) -> Result<Option<u64>, DriverError> {
+        let mut me = entry::of_key("k".into());
+        (me.owner.n, me.process, me.ttl) = (owner, 1, 3_600_000_000_000);
+        let mut f = |s: &mut Snapshot, now| acquire(s, now, &me, false, &[], &mut Vec::new());
+        let Outcome::Done(look) = update(table, BUCKET, &Clock::boot(), &mut f)? else {
+            panic!("stuck");
+        };
+        Ok(match look {
+            Look::Held { token, .. } => Some(token),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_restart_of_the_host_frees_everything_and_tokens_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Dir::open(&Config::new(dir.path())).unwrap();
+        let boot = |n: u64| Boot { hash: n << 48 | n };
+        let before = Table::open(&dir, boot(1)).unwrap();
+        let first = try_it(&before, 1).unwrap().unwrap();
+        assert_eq!(try_it(&before, 2).unwrap(), None);
+        let after = Table::open(&dir, boot(2)).unwrap();
+        let second = try_it(&after, 3).unwrap().unwrap();
+        assert!(second > first);
+        // The same tag of 16 bits by chance: the whole hash decides.
+        let twin = Table::open(&dir, Boot { hash: 2 << 48 | 9 }).unwrap();
+        assert!(try_it(&twin, 4).unwrap().unwrap() > second);
+    }
+
+    #[test]
+    fn what_a_power_cut_tore_is_dropped_but_damage_within_a_run_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Dir::open(&Config::new(dir.path())).unwrap();
+        let boot = |n: u64| Boot { hash: n << 48 };
+        let before = Table::open(&dir, boot(1)).unwrap();
+        let first = try_it(&before, 1).unwrap().unwrap();
+        let at = Table::slot_at(BUCKET, before.load(BUCKET).slot().unwrap());
+        write_fully(before.file(), &[0xff; 64], at).unwrap();
+        let same_run = Table::open(&dir, boot(1)).unwrap();
+        assert!(try_it(&same_run, 2).is_err());
+        let after = Table::open(&dir, boot(2)).unwrap();
+        assert!(try_it(&after, 3).unwrap().unwrap() > first);
+    }
+
+    #[test]
+    fn a_commit_that_was_overtaken_is_decided_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = Dir::open(&Config::new(dir.path())).unwrap();
+        let boot = Boot { hash: 1 << 48 };
+        let (a, b) = (Table::open(&dir, boot).unwrap(), Table::open(&dir, boot).unwrap());
+        let mut runs = 0;
+        let mut f = |s: &mut Snapshot, _| {
+            if runs == 0 {
+                assert!(try_it(&b, 1).unwrap().is_some());
+            }
+            runs += 1;
+            s.last_token += 1;
+            (s.entries.len(), true)
+        };
+        let Outcome::Done(seen) = update(&a, BUCKET, &Clock::boot(), &mut f).unwrap() else {
+            panic!("stuck");
+        };
+        assert_eq!((seen, runs), (1, 2));
+        assert_eq!(try_it(&a, 2).unwrap(), None);
+    }
+}

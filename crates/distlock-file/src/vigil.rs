@@ -77,7 +77,11 @@ pub(crate) fn start(shared: &Arc<Shared>) {
                 if shared.vigil.rest() {
                     break;
                 }
-                if !shared.place().is_in_place() {
+                let place = shared.place();
+                if !place.is_in_place() {
+                    if let Err(e) = shared.reopen(&place) {
+                        tracing::warn!(error = %e, "the directory of locks cannot be opened anew");
+                    }
                     shared.bells.ring_all();
                 }
             }

@@ -24,7 +24,10 @@ use distlock_core::engine::{Engine, EngineThread};
 use distlock_core::{Key, Namespace};
 use distlock_file::{Config, Share};
 
+mod mount;
 pub mod worker;
+
+pub use mount::Mount;
 
 /// One client.
 #[derive(Debug)]
