@@ -185,7 +185,7 @@ async fn attempt(case: &Case, deployment: Arc<dyn Deployment>) -> Outcome {
             Ok(trial) => trial,
             Err(why) => return Outcome::Failed(why),
         };
-        if let Err(missing) = needs(&trial.promises) {
+        if let Some(missing) = trial.lacks(needs) {
             trial.end().await;
             return Outcome::Skipped(missing);
         }

@@ -7,7 +7,7 @@ use super::trial::{Failure, Proof, Trial, ensure, is_lost, refused};
 
 pub(super) async fn a_broken_lock_is_lost(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let how = Break::default();
     let told = eyes.break_lock(&key, &how).await?;
@@ -34,7 +34,7 @@ pub(super) async fn a_broken_lock_is_lost(t: &Trial) -> Proof {
 
 pub(super) async fn a_break_can_give_grace(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let mut holder = a.mutex(&key)?;
     holder.take().await?;
@@ -59,7 +59,7 @@ pub(super) async fn a_break_can_give_grace(t: &Trial) -> Proof {
 
 pub(super) async fn a_break_can_name_the_token(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let mut holder = a.mutex(&key)?;
     let grant = holder.take().await?;
@@ -90,7 +90,7 @@ pub(super) async fn a_break_can_name_the_token(t: &Trial) -> Proof {
 
 pub(super) async fn a_waiter_is_told_of_a_break(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let (mut holder, mut waiter) = (a.mutex(&key)?, b.mutex(&key)?);
     holder.take().await?;

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use distlock_core::Key;
-use distlock_core::driver::{LockInfo, Mode, Orders, Want};
+use distlock_core::driver::{LockInfo, Mode, Want};
 use futures_util::StreamExt;
 
 use super::trial::{Failure, Proof, Trial, ensure};
 
 pub(super) async fn holders_are_shown(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let (Some(own), Some(other)) = (a.eyes(), b.eyes()) else {
-        return Ok(());
-    };
+    let (own, other) = (a.sight()?, b.sight()?);
     let key = t.key("k")?;
     let seen = own.inspect(&key).await?;
     ensure!(
@@ -59,10 +57,7 @@ pub(super) async fn holders_are_shown(t: &Trial) -> Proof {
 
 pub(super) async fn waiters_are_shown(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
-    if t.promises.order == Orders::Any {
-        return Ok(());
-    }
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let mut line = Vec::new();
     for client in [&a, &b, &a, &b] {
@@ -101,7 +96,7 @@ pub(super) async fn waiters_are_shown(t: &Trial) -> Proof {
 
 pub(super) async fn locks_are_listed_in_pages(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let mut held = Vec::new();
     for name in ["p:3", "p:1", "q:1", "p:2", "p:{x}", "p", "p:10"] {
         let mut holder = a.mutex(&t.key(name)?)?;
@@ -138,7 +133,7 @@ pub(super) async fn locks_are_listed_in_pages(t: &Trial) -> Proof {
 
 pub(super) async fn a_watch_shows_changes(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
-    let Some(eyes) = b.eyes() else { return Ok(()) };
+    let eyes = b.sight()?;
     let key = t.key("k")?;
     let mut states = eyes.watch(&key, b.engine.clock());
     let mut next = async |holders: usize| {

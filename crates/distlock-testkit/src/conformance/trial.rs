@@ -20,6 +20,7 @@ use distlock_core::driver::{
 use distlock_core::engine::{Engine, EngineThread};
 use rand::RngExt;
 
+use super::case::Needs;
 use super::{Client, Deployment};
 
 /// What a case returns.
@@ -88,6 +89,13 @@ impl Trial {
         trial.promises = first.driver.promises();
         *lock(&trial.first) = Some(first);
         Ok(trial)
+    }
+
+    /// What the engine lacks of this.
+    pub(super) fn lacks(&self, needs: &[Needs]) -> Option<&'static str> {
+        let peers = lock(&self.peers);
+        let driver = &*peers.first()?.0.driver;
+        needs.iter().find_map(|need| need(driver).err())
     }
 
     /// A client with its own identity.
@@ -260,9 +268,15 @@ impl Peer {
         Ok(answers.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The engine's eyes; `None` where it has none.
+    /// The engine's eyes, where it has them.
     pub(super) fn eyes(&self) -> Option<&dyn Inspect> {
         self.driver.inspect()
+    }
+
+    /// The same, for the cases that need them.
+    pub(super) fn sight(&self) -> Proof<&dyn Inspect> {
+        self.eyes()
+            .ok_or_else(|| Failure::new("the engine can no longer be looked into"))
     }
 }
 
