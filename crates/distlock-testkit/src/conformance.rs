@@ -153,7 +153,7 @@ impl Client {
 pub async fn check(name: &str, deployment: impl Deployment) {
     let case = cases().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("there is no conformance case {name:?}"));
-    match attempt(&case, Arc::new(deployment)).await {
+    match prove(&case, Arc::new(deployment)).await {
         Outcome::Proven => {}
         Outcome::Skipped(why) => {
             #[expect(clippy::print_stdout, reason = "for the reader of the test's output")]
@@ -171,14 +171,14 @@ pub async fn run(deployment: impl Deployment) -> Report {
     let mut report = Report::default();
     for case in cases() {
         let start = Instant::now();
-        let outcome = attempt(&case, deployment.clone()).await;
+        let outcome = prove(&case, deployment.clone()).await;
         report.add(case, outcome, start.elapsed());
     }
     report
 }
 
-/// In a task of its own, so that a panic of the engine is a failure of the case.
-async fn attempt(case: &Case, deployment: Arc<dyn Deployment>) -> Outcome {
+/// Proves one case, in a task of its own, so that a panic of the engine is a failure of the case.
+pub async fn prove(case: &Case, deployment: Arc<dyn Deployment>) -> Outcome {
     let (needs, prove) = (case.needs, case.prove);
     let mut task = tokio::spawn(async move {
         let trial = match Trial::start(deployment).await {

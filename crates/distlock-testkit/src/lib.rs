@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod conformance;
+pub mod gates;
 pub mod history;
 pub mod proxy;
 pub mod servers;

@@ -4,6 +4,7 @@ use distlock_core::FencingToken;
 use distlock_core::driver::{Break, DriverErrorKind, Refusal, Released, Renewal};
 
 use super::trial::{Failure, Proof, Trial, ensure, is_lost, refused};
+use super::waiting::granted_by_ring;
 
 pub(super) async fn a_broken_lock_is_lost(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
@@ -96,6 +97,6 @@ pub(super) async fn a_waiter_is_told_of_a_break(t: &Trial) -> Proof {
     holder.take().await?;
     waiter.wait().await?;
     eyes.break_lock(&key, &Break::default()).await?;
-    waiter.acquire().await?;
+    granted_by_ring(t, &mut waiter).await?;
     waiter.free().await
 }

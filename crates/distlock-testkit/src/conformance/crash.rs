@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock_core::driver::{Death, DriverErrorKind, Mode, Renewal, Want};
+use distlock_core::driver::{Death, DriverErrorKind, Mode, Order, Orders, Renewal, Want};
 
 use super::trial::{Failure, Proof, Trial, ensure, refused};
 
@@ -30,7 +30,13 @@ pub(super) async fn a_dead_waiter_is_passed(t: &Trial) -> Proof {
     let key = t.key("k")?;
     let mut holder = b.mutex(&key)?;
     holder.take().await?;
+    // At the head of the line, where there is one, it is in the way until its place has run out.
+    let order = match t.promises.order {
+        Orders::Any => Order::Any,
+        Orders::AnyOrFifo | Orders::AlwaysFifo => Order::Fifo,
+    };
     let mut dying = a.claim(Want {
+        order,
         ttl: t.ttl(),
         ..a.want(&key, Mode::Mutex)
     })?;

@@ -5,13 +5,23 @@ use std::time::{Duration, Instant};
 use distlock_core::driver::{Mode, Standing};
 use futures_util::future::try_join_all;
 
-use super::trial::{Contender, Failure, Proof, Trial, ensure};
+use super::trial::{Contender, Failure, Proof, Trial, ensure, pause};
 
 /// The ring must come; looking again by oneself does not count.
 async fn rung(t: &Trial, waiter: &Contender) -> Proof {
     let rung = tokio::time::timeout(t.patience(), waiter.want.bell.rung()).await;
-    ensure!(rung.is_ok(), "no ring within {:?} of the release", t.patience());
+    ensure!(rung.is_ok(), "no ring within {:?}", t.patience());
     Ok(())
+}
+
+/// The waiter gets the lock by heeding nothing but rings, of which some may be spurious.
+pub(super) async fn granted_by_ring(t: &Trial, waiter: &mut Contender) -> Proof {
+    loop {
+        rung(t, waiter).await?;
+        if let Standing::Held(_) = waiter.look().await? {
+            return Ok(());
+        }
+    }
 }
 
 pub(super) async fn a_release_rings_a_waiter(t: &Trial) -> Proof {
@@ -22,13 +32,7 @@ pub(super) async fn a_release_rings_a_waiter(t: &Trial) -> Proof {
         holder.take().await?;
         waiter.wait().await?;
         holder.free().await?;
-        loop {
-            rung(t, &waiter).await?;
-            // A spurious ring is allowed.
-            if let Standing::Held(_) = waiter.look().await? {
-                break;
-            }
-        }
+        granted_by_ring(t, &mut waiter).await?;
         waiter.free().await?;
     }
     Ok(())
@@ -109,7 +113,12 @@ pub(super) async fn everyone_is_served(t: &Trial) -> Proof {
         waiter.acquire_within(limit).await?;
         waiter.free().await
     }));
-    let (freed, served) = tokio::join!(holder.free(), served);
+    // Freed once all have looked and wait.
+    let freed = async {
+        pause().await;
+        holder.free().await
+    };
+    let (served, freed) = tokio::join!(served, freed);
     freed?;
     served?;
     Ok(())
