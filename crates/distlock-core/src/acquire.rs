@@ -63,7 +63,11 @@ impl Drop for Attempt<'_> {
 
 impl Plan {
     fn want(&self) -> Arc<Want> {
-        let line = if self.settings.wait == Wait::Try { Line::Never } else { Line::Join };
+        let line = if self.settings.wait == Wait::Try {
+            Line::Never
+        } else {
+            Line::Join
+        };
         Arc::new(Want {
             key: self.key.clone(),
             owner: self.client.engine.owners().next(),
@@ -80,8 +84,19 @@ impl Plan {
 
     fn attempt(&self, permit: Option<Permit>) -> Result<Attempt<'_>, Error> {
         let want = self.want();
-        let claim = self.client.driver.claim(want.clone()).map_err(|e| self.error(e))?;
-        Ok(Attempt { plan: self, claim: Some(claim), want, permit, touched: false, unresolved: false })
+        let claim = self
+            .client
+            .driver
+            .claim(want.clone())
+            .map_err(|e| self.error(e))?;
+        Ok(Attempt {
+            plan: self,
+            claim: Some(claim),
+            want,
+            permit,
+            touched: false,
+            unresolved: false,
+        })
     }
 
     fn error(&self, e: DriverError) -> Error {
@@ -150,7 +165,12 @@ impl Plan {
     }
 
     /// The loop: look; wait for the bell, the recheck or the deadline; look again.
-    async fn wait<'a>(&'a self, start: Moment, deadline: Moment, mut attempt: Attempt<'a>) -> Result<Arc<HoldState>, Error> {
+    async fn wait<'a>(
+        &'a self,
+        start: Moment,
+        deadline: Moment,
+        mut attempt: Attempt<'a>,
+    ) -> Result<Arc<HoldState>, Error> {
         let client = &self.client;
         let clock = client.engine.clock();
         let mut backoff = Backoff::waiting();
@@ -166,25 +186,41 @@ impl Plan {
             match found {
                 Some(Ok(Standing::Held(grant))) => {
                     client.observe.attempt(&self.key, Seen::Held, now.since(looked));
+                    #[cfg(distlock_mutant = "deadline_from_reply")]
+                    let grant = Grant {
+                        valid_until: now + self.ttl,
+                        ..grant
+                    };
                     if now < grant.valid_until.before(pace::margin(self.ttl)) {
                         return self.granted(start, now, grant, attempt);
                     }
                     late += 1;
                     if self.settings.wait == Wait::Try && late >= LATE_GRANTS || now >= deadline {
                         let took = now.since(looked);
-                        let why = format!("the grant took {took:?}, longer than its ttl of {:?} allows", self.ttl);
+                        let why = format!(
+                            "the grant took {took:?}, longer than its ttl of {:?} allows",
+                            self.ttl
+                        );
                         return Err(self.name(Error::new(ErrorKind::Unavailable, why)));
                     }
                     attempt = attempt.start_over().await?;
                     continue;
                 }
-                Some(Ok(Standing::Waiting { recheck, holder, ahead })) => {
-                    client.observe.attempt(&self.key, Seen::Waiting, now.since(looked));
+                Some(Ok(Standing::Waiting {
+                    recheck,
+                    holder,
+                    ahead,
+                })) => {
+                    client
+                        .observe
+                        .attempt(&self.key, Seen::Waiting, now.since(looked));
                     if self.settings.wait == Wait::Try {
                         // Nothing is left at the engine, unless an earlier attempt may still arrive.
                         attempt.touched = attempt.unresolved;
                         let holder = client.queue.holder(&self.key).filter(|h| h.here).or(holder);
-                        return Err(self.name(Error::new(ErrorKind::Busy, "held by someone else")).with_holder(holder));
+                        return Err(self
+                            .name(Error::new(ErrorKind::Busy, "held by someone else"))
+                            .with_holder(holder));
                     }
                     gauge.get_or_insert_with(|| client.observe.waiting());
                     backoff.reset();
@@ -192,13 +228,18 @@ impl Plan {
                     if let Some(permit) = &attempt.permit {
                         permit.saw(&holder);
                     }
-                    let recheck = self.recheck(recheck);
+                    let mut recheck = self.recheck(recheck);
+                    if cfg!(distlock_mutant = "no_second_look") {
+                        recheck = crate::driver::MAX_TTL;
+                    }
                     let until = (now + recheck).min(deadline).min(notice);
                     clock.deadline(until, attempt.want.bell.rung()).await;
                     let now = clock.now();
                     if now >= deadline {
                         let holder = client.queue.holder(&self.key).filter(|h| h.here).or(holder);
-                        return Err(self.name(Error::timeout(now.since(start), ahead)).with_holder(holder));
+                        return Err(self
+                            .name(Error::timeout(now.since(start), ahead))
+                            .with_holder(holder));
                     }
                     if now >= notice {
                         notice = self.notice(start, &holder, ahead);
@@ -241,7 +282,13 @@ impl Plan {
         }
     }
 
-    fn granted(&self, start: Moment, now: Moment, grant: Grant, mut attempt: Attempt<'_>) -> Result<Arc<HoldState>, Error> {
+    fn granted(
+        &self,
+        start: Moment,
+        now: Moment,
+        grant: Grant,
+        mut attempt: Attempt<'_>,
+    ) -> Result<Arc<HoldState>, Error> {
         if self.settings.fenced && grant.token.is_none() {
             let why = "the engine granted the lock without a fencing token";
             return Err(self.name(Error::new(ErrorKind::Unsupported, why)));
@@ -250,7 +297,11 @@ impl Plan {
             return Err(self.name(Error::new(ErrorKind::Closed, "the claim is gone")));
         };
         let (client, want, permit) = (self.client.clone(), attempt.want.clone(), attempt.permit.take());
-        let held = crate::hold::Held { claim, permit, unresolved: attempt.unresolved };
+        let held = crate::hold::Held {
+            claim,
+            permit,
+            unresolved: attempt.unresolved,
+        };
         let hold = HoldState::new(client, want, held, grant, now, &self.settings);
         self.client.keeper.watch(&hold);
         self.client.observe.granted(now.since(start));
@@ -266,7 +317,9 @@ impl<'a> Attempt<'a> {
     async fn look(&mut self, deadline: Moment) -> Option<Result<Standing, DriverError>> {
         // A ring after this is about what the look may not have seen yet.
         self.want.bell.take();
-        let Some(claim) = self.claim.as_mut() else { return Some(Err(DriverError::closed())) };
+        let Some(claim) = self.claim.as_mut() else {
+            return Some(Err(DriverError::closed()));
+        };
         self.touched = true;
         let earlier = std::mem::replace(&mut self.unresolved, true);
         let clock = self.plan.client.engine.clock();

@@ -11,7 +11,10 @@ impl Client {
     fn inspector(&self) -> Result<&dyn Inspect, Error> {
         self.0.check_open()?;
         self.0.driver.inspect().ok_or_else(|| {
-            self.name(Error::new(ErrorKind::Unsupported, "this engine cannot list or break locks"), None)
+            self.name(
+                Error::new(ErrorKind::Unsupported, "this engine cannot list or break locks"),
+                None,
+            )
         })
     }
 
@@ -36,7 +39,13 @@ impl Client {
         self.inspector()?;
         let client = self.clone();
         let asked = key.clone();
-        let answer = self.0.on_runtime(async move { client.inspector()?.inspect(&asked).await.map_err(Error::from_driver) });
+        let answer = self.0.on_runtime(async move {
+            client
+                .inspector()?
+                .inspect(&asked)
+                .await
+                .map_err(Error::from_driver)
+        });
         answer.await?.map_err(|e| self.name(e, Some(&key)))
     }
 
@@ -47,11 +56,20 @@ impl Client {
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<LockInfo>, Error> {
+    pub async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<LockInfo>, Error> {
         self.inspector()?;
         let (client, prefix, after) = (self.clone(), prefix.to_owned(), after.cloned());
         let answer = self.0.on_runtime(async move {
-            client.inspector()?.list(&prefix, after.as_ref(), limit).await.map_err(Error::from_driver)
+            client
+                .inspector()?
+                .list(&prefix, after.as_ref(), limit)
+                .await
+                .map_err(Error::from_driver)
         });
         answer.await?.map_err(|e| self.name(e, None))
     }
@@ -70,7 +88,11 @@ impl Client {
         self.inspector()?;
         let (client, asked) = (self.clone(), key.clone());
         let answer = self.0.on_runtime(async move {
-            client.inspector()?.break_lock(&asked, &how).await.map_err(Error::from_driver)
+            client
+                .inspector()?
+                .break_lock(&asked, &how)
+                .await
+                .map_err(Error::from_driver)
         });
         answer.await?.map_err(|e| self.name(e, Some(&key)))
     }
@@ -85,7 +107,9 @@ impl Client {
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let client = self.clone();
         self.0.engine.spawn(async move {
-            let Some(inspector) = client.0.driver.inspect() else { return };
+            let Some(inspector) = client.0.driver.inspect() else {
+                return;
+            };
             let mut states = inspector.watch(&key, client.clock());
             while let Some(state) = states.next().await {
                 let state = client.asked(state, Some(&key));
@@ -94,7 +118,11 @@ impl Client {
                 }
             }
         });
-        Ok(stream::unfold(receiver, |mut r| async move { r.recv().await.map(|state| (state, r)) }).boxed())
+        Ok(stream::unfold(
+            receiver,
+            |mut r| async move { r.recv().await.map(|state| (state, r)) },
+        )
+        .boxed())
     }
 
     /// Examines the deployment for settings that endanger locks.
@@ -107,7 +135,9 @@ impl Client {
     pub async fn doctor(&self) -> Result<Vec<Finding>, Error> {
         self.inspector()?;
         let client = self.clone();
-        let answer = self.0.on_runtime(async move { client.inspector()?.doctor().await.map_err(Error::from_driver) });
+        let answer = self
+            .0
+            .on_runtime(async move { client.inspector()?.doctor().await.map_err(Error::from_driver) });
         answer.await?.map_err(|e| self.name(e, None))
     }
 }

@@ -84,7 +84,9 @@ where
     client.engine.spawn(async move {
         let _ = sender.send(future.await);
     });
-    receiver.recv().map_err(|_| Error::new(ErrorKind::Closed, "the engine thread ended"))
+    receiver
+        .recv()
+        .map_err(|_| Error::new(ErrorKind::Closed, "the engine thread ended"))
 }
 
 impl Client {
@@ -138,7 +140,10 @@ impl Client {
     pub fn resume(&self, lease: &Lease) -> Result<Guard, Error> {
         let (client, lease) = (self.0.clone(), lease.clone());
         let inner = wait(&self.0.0, async move { client.resume(&lease).await })??;
-        Ok(Guard { inner, client: self.0.clone() })
+        Ok(Guard {
+            inner,
+            client: self.0.clone(),
+        })
     }
 
     /// As [`Client::shutdown`](crate::Client::shutdown).
@@ -187,7 +192,10 @@ impl Lock {
     /// As the async form, and [`ErrorKind::Unsupported`] inside async code.
     pub fn acquire(self) -> Result<Guard, Error> {
         let client = self.0.client.clone();
-        Ok(Guard { inner: take(self.0.plan()?)?, client })
+        Ok(Guard {
+            inner: take(self.0.plan()?)?,
+            client,
+        })
     }
 
     /// As [`Lock::try_acquire`](crate::Lock::try_acquire), blocking this thread for one look.
@@ -241,7 +249,9 @@ fn take(plan: Plan) -> Result<crate::Guard, Error> {
 
 /// Releases, blocking this thread.
 pub(crate) fn release(guard: crate::Guard) -> Result<Release, Error> {
-    let Some(client) = guard.holds().first().map(|hold| hold.client.clone()) else { return Ok(Release::Clean) };
+    let Some(client) = guard.holds().first().map(|hold| hold.client.clone()) else {
+        return Ok(Release::Clean);
+    };
     wait(&client, guard.release())?
 }
 

@@ -49,7 +49,10 @@ pub(crate) struct Job {
 
 impl Cleanup {
     pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine, pending: Arc::default() }
+        Self {
+            engine,
+            pending: Arc::default(),
+        }
     }
 
     /// Takes over a claim. Never blocks; works on any thread, with or without a runtime.
@@ -78,7 +81,11 @@ impl Cleanup {
     /// As [`drained`](Self::drained), for a thread that may block, and at most for `limit`.
     pub(crate) fn drained_blocking(&self, limit: Duration) {
         let until = Instant::now() + limit;
-        let mut guard = self.pending.blocking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self
+            .pending
+            .blocking
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while self.pending() > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

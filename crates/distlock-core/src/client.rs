@@ -49,13 +49,17 @@ pub(crate) struct ClientInner {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("driver", &self.0.driver).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("driver", &self.0.driver)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for ClientInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("driver", &self.driver).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("driver", &self.driver)
+            .finish_non_exhaustive()
     }
 }
 
@@ -174,8 +178,9 @@ impl Builder {
             return Err(Error::new(ErrorKind::InvalidConfig, &**bad));
         }
         let clock = self.clock.clone().unwrap_or_else(Clock::boot);
-        Engine::start(clock, self.namespace.clone(), self.label.clone())
-            .map_err(|e| Error::new(ErrorKind::Unavailable, "the engine thread could not be started").with_source(e))
+        Engine::start(clock, self.namespace.clone(), self.label.clone()).map_err(|e| {
+            Error::new(ErrorKind::Unavailable, "the engine thread could not be started").with_source(e)
+        })
     }
 
     fn finish(self, engine: Engine, thread: EngineThread, driver: Arc<dyn Driver>) -> Client {
@@ -292,7 +297,10 @@ impl ClientInner {
             return Err(Error::new(ErrorKind::Closed, "the client was shut down"));
         }
         if self.is_forked() {
-            return Err(Error::new(ErrorKind::Closed, "this process is a fork; it needs a client of its own"));
+            return Err(Error::new(
+                ErrorKind::Closed,
+                "this process is a fork; it needs a client of its own",
+            ));
         }
         Ok(())
     }
@@ -313,8 +321,16 @@ impl ClientInner {
 
     /// Starts the end: clean-up, driver, thread. `None` if that already happened.
     fn close(&self, deadline: Duration) -> Option<JoinHandle<bool>> {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        let (driver, cleanup, clock) = (self.driver.clone(), self.cleanup.clone(), self.engine.clock().clone());
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        let (driver, cleanup, clock) = (
+            self.driver.clone(),
+            self.cleanup.clone(),
+            self.engine.clock().clone(),
+        );
         Some(self.engine.spawn(async move {
             let drained = clock.timeout(deadline, cleanup.drained()).await.is_some();
             clock.timeout(CLOSE, driver.close()).await;
@@ -329,7 +345,12 @@ impl Drop for ClientInner {
     fn drop(&mut self) {
         if self.is_forked() {
             // The thread and its runtime exist only in the parent.
-            if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Some(thread) = self
+                .thread
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
+            {
                 std::mem::forget(thread);
             }
             return;
@@ -348,7 +369,10 @@ struct AbortOnDrop<T>(JoinHandle<T>);
 impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, tokio::task::JoinError>;
 
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
         std::pin::Pin::new(&mut self.0).poll(cx)
     }
 }

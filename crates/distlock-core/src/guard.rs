@@ -74,7 +74,10 @@ macro_rules! view {
 
             /// Keys and tokens of all locks that were taken together, in key order.
             pub fn tokens(&self) -> Vec<(Key, Option<FencingToken>)> {
-                self.holds.iter().map(|h| (h.want.key.clone(), h.token)).collect()
+                self.holds
+                    .iter()
+                    .map(|h| (h.want.key.clone(), h.token))
+                    .collect()
             }
 
             /// The owner as the engine stores it.
@@ -101,7 +104,11 @@ macro_rules! view {
 
             /// How long the lock is held from now on if no renewal succeeds any more; zero once lost.
             pub fn valid_for(&self) -> Duration {
-                self.holds.iter().map(|h| h.valid_for()).min().unwrap_or_default()
+                self.holds
+                    .iter()
+                    .map(|h| h.valid_for())
+                    .min()
+                    .unwrap_or_default()
             }
 
             /// Resolves when the lock is lost, with the reason; never resolves after a release. `'static`: it does
@@ -169,7 +176,9 @@ macro_rules! view {
             }
 
             pub(crate) fn lost_reason(&self) -> Option<(&Arc<HoldState>, LostReason)> {
-                self.holds.iter().find_map(|h| h.lost().map(|reason| (h, reason)))
+                self.holds
+                    .iter()
+                    .find_map(|h| h.lost().map(|reason| (h, reason)))
             }
         }
     };
@@ -179,12 +188,16 @@ view!(Guard);
 view!(Held);
 
 fn name(hold: &HoldState, e: Error) -> Error {
-    e.with_key(&hold.want.key).with_engine(hold.client.observe.engine())
+    e.with_key(&hold.want.key)
+        .with_engine(hold.client.observe.engine())
 }
 
 /// Resolves when any of these is lost.
 async fn lost(holds: Vec<Arc<HoldState>>) -> LostReason {
-    let cancelled: Vec<_> = holds.iter().map(|h| Box::pin(h.cancel_token().cancelled_owned())).collect();
+    let cancelled: Vec<_> = holds
+        .iter()
+        .map(|h| Box::pin(h.cancel_token().cancelled_owned()))
+        .collect();
     futures_util::future::select_all(cancelled).await;
     holds.iter().find_map(|h| h.lost()).unwrap_or(LostReason::Expired)
 }
@@ -224,7 +237,10 @@ async fn renew(hold: &Arc<HoldState>, ttl: Duration) -> Result<(), Error> {
             Err(name(hold, Error::lost(reason)))
         }
         Some(Renewal::Unknown(e)) => Err(name(hold, Error::from_driver(e))),
-        None => Err(name(hold, Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer the renewal"))),
+        None => Err(name(
+            hold,
+            Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer the renewal"),
+        )),
     }
 }
 
@@ -259,7 +275,9 @@ impl Guard {
 
     /// A view of this hold, for code that must not release it.
     pub fn held(&self) -> Held {
-        Held { holds: self.holds.clone() }
+        Held {
+            holds: self.holds.clone(),
+        }
     }
 
     pub(crate) fn push(&mut self, hold: Arc<HoldState>) {
@@ -315,7 +333,13 @@ fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
     }
     let keep = hold.keep();
     let (claim, permit) = hold.take()?;
-    let job = Some(Job { claim, want: hold.want.clone(), permit, keep, unresolved: hold.unresolved });
+    let job = Some(Job {
+        claim,
+        want: hold.want.clone(),
+        permit,
+        keep,
+        unresolved: hold.unresolved,
+    });
     Some(Leaving { hold, job })
 }
 
@@ -331,7 +355,9 @@ async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
     };
     let mut resent = false;
     loop {
-        let Some(job) = leaving.job.as_mut() else { return Ok(Release::Unsure) };
+        let Some(job) = leaving.job.as_mut() else {
+            return Ok(Release::Unsure);
+        };
         let answer = {
             let mut sent = pin!(job.claim.release(job.keep));
             let first = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await;

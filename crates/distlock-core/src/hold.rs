@@ -138,7 +138,11 @@ impl HoldState {
     }
 
     pub(crate) fn valid_for(&self) -> Duration {
-        if self.lost.load(Ordering::Acquire) { Duration::ZERO } else { self.end().since(self.client.now()) }
+        if self.lost.load(Ordering::Acquire) {
+            Duration::ZERO
+        } else {
+            self.end().since(self.client.now())
+        }
     }
 
     /// Why the hold is over, if it is.
@@ -150,7 +154,11 @@ impl HoldState {
             return Some(reason);
         }
         let by_max = self.max_hold.is_some_and(|max| self.client.now() >= max);
-        Some(if by_max { LostReason::MaxHold } else { LostReason::Expired })
+        Some(if by_max {
+            LostReason::MaxHold
+        } else {
+            LostReason::Expired
+        })
     }
 
     /// Whether it was not released yet.
@@ -218,13 +226,20 @@ impl HoldState {
         if c.lost.is_some() || c.claim.is_none() {
             return tokio::sync::watch::channel(self.valid_until()).1;
         }
-        let sender = c.deadline.get_or_insert_with(|| tokio::sync::watch::channel(self.valid_until()).0);
+        let sender = c
+            .deadline
+            .get_or_insert_with(|| tokio::sync::watch::channel(self.valid_until()).0);
         sender.subscribe()
     }
 
     /// The hold as drivers see it.
     pub(crate) fn hold(&self) -> Hold {
-        Hold { want: self.want.clone(), mark: self.mark, ttl: self.ttl(), floor: None }
+        Hold {
+            want: self.want.clone(),
+            mark: self.mark,
+            ttl: self.ttl(),
+            floor: None,
+        }
     }
 
     /// How much of `min_hold` is left: the record shall stay that long.
@@ -308,6 +323,8 @@ impl Wake for Poke {
 impl HoldState {
     /// Makes the keeper the listener of the hold's bell; says whether it was rung already.
     pub(crate) fn arm(self: &Arc<Self>) -> bool {
-        self.want.bell.listen(&Waker::from(Arc::new(Poke(Arc::downgrade(self)))))
+        self.want
+            .bell
+            .listen(&Waker::from(Arc::new(Poke(Arc::downgrade(self)))))
     }
 }

@@ -57,7 +57,12 @@ struct Index {
 
 impl Keeper {
     pub(crate) fn new(clock: Clock, stop_on_disconnect: bool) -> Arc<Self> {
-        Arc::new(Self { clock, index: Mutex::default(), kick: Notify::new(), stop_on_disconnect })
+        Arc::new(Self {
+            clock,
+            index: Mutex::default(),
+            kick: Notify::new(),
+            stop_on_disconnect,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
@@ -76,7 +81,11 @@ impl Keeper {
 
     /// Starts to watch a hold.
     pub(crate) fn watch(&self, hold: &Arc<HoldState>) {
-        let first = if hold.renews { self.renewal_due(hold) } else { Moment::FAR };
+        let first = if hold.renews {
+            self.renewal_due(hold)
+        } else {
+            Moment::FAR
+        };
         hold.watch.renew_at.store(first.as_nanos(), Ordering::Relaxed);
         let mut index = self.lock();
         index.next_id += 1;
@@ -94,7 +103,9 @@ impl Keeper {
         let mut index = self.lock();
         hold.watch.live.store(false, Ordering::Relaxed);
         let due = hold.watch.due.swap(0, Ordering::Relaxed);
-        index.by_due.remove(&(Moment::from_nanos(due), hold.watch.id.load(Ordering::Relaxed)));
+        index
+            .by_due
+            .remove(&(Moment::from_nanos(due), hold.watch.id.load(Ordering::Relaxed)));
         drop(index);
         hold.want.bell.listen(std::task::Waker::noop());
     }
@@ -121,7 +132,12 @@ impl Keeper {
         hold.watch.renew_at.store(at.as_nanos(), Ordering::Relaxed);
         let mut index = self.lock();
         let due = hold.watch.due.load(Ordering::Relaxed);
-        if due != 0 && index.by_due.remove(&(Moment::from_nanos(due), hold.watch.id.load(Ordering::Relaxed))).is_some() {
+        if due != 0
+            && index
+                .by_due
+                .remove(&(Moment::from_nanos(due), hold.watch.id.load(Ordering::Relaxed)))
+                .is_some()
+        {
             self.schedule(&mut index, hold);
         }
     }
@@ -141,7 +157,9 @@ impl Keeper {
         // Zero means "not in the index".
         let due = due.max(Moment::from_nanos(1));
         hold.watch.due.store(due.as_nanos(), Ordering::Relaxed);
-        index.by_due.insert((due, hold.watch.id.load(Ordering::Relaxed)), hold.clone());
+        index
+            .by_due
+            .insert((due, hold.watch.id.load(Ordering::Relaxed)), hold.clone());
         if index.alarm.is_none_or(|alarm| due < alarm) {
             index.alarm = Some(due);
             self.kick.notify_one();
@@ -258,7 +276,13 @@ impl Keeper {
             Renewal::Good(until) => {
                 observe.renewal(Renewed::Ok);
                 hold.renewed(until, ttl);
-                if let Some(backoff) = hold.watch.backoff.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                if let Some(backoff) = hold
+                    .watch
+                    .backoff
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .as_mut()
+                {
                     backoff.reset();
                 }
                 let next = if hold.watch.again.swap(false, Ordering::AcqRel) {

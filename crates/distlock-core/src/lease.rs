@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::driver::{Grant, Hold, Life, Line, Mode, Order, Renewal, Want};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
-use crate::hold::{HoldState, Held};
+use crate::hold::{Held, HoldState};
 use crate::key::Key;
 use crate::owner::OwnerId;
 use crate::settings::Settings;
@@ -56,7 +56,11 @@ impl fmt::Display for Lease {
         };
         let token = self.token.map_or(String::from("-"), |t| t.to_string());
         let ttl = self.ttl.as_nanos();
-        write!(f, "dl1/{}/{}/{mode}/{}/{token}/{ttl}/{}", self.owner.client, self.owner.n, self.mark, self.key)
+        write!(
+            f,
+            "dl1/{}/{}/{mode}/{}/{token}/{ttl}/{}",
+            self.owner.client, self.owner.n, self.mark, self.key
+        )
     }
 }
 
@@ -65,7 +69,10 @@ impl FromStr for Lease {
 
     fn from_str(s: &str) -> Result<Self, Error> {
         parse(s).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidConfig, "this is not a lease handle (dl1/…), or it was cut short")
+            Error::new(
+                ErrorKind::InvalidConfig,
+                "this is not a lease handle (dl1/…), or it was cut short",
+            )
         })
     }
 }
@@ -75,12 +82,17 @@ fn parse(s: &str) -> Option<Lease> {
     if parts.next()? != "dl1" {
         return None;
     }
-    let owner = OwnerId { client: parts.next()?.parse().ok()?, n: parts.next()?.parse().ok()? };
+    let owner = OwnerId {
+        client: parts.next()?.parse().ok()?,
+        n: parts.next()?.parse().ok()?,
+    };
     let mode = match parts.next()? {
         "m" => Mode::Mutex,
         "w" => Mode::Write,
         "r" => Mode::Read,
-        slot => Mode::Slot { of: slot.strip_prefix('s')?.parse().ok()? },
+        slot => Mode::Slot {
+            of: slot.strip_prefix('s')?.parse().ok()?,
+        },
     };
     let mark = parts.next()?.parse().ok()?;
     let token = match parts.next()? {
@@ -89,7 +101,14 @@ fn parse(s: &str) -> Option<Lease> {
     };
     let ttl = Duration::from_nanos(parts.next()?.parse().ok()?);
     let key = Key::new(parts.next()?).ok()?;
-    Some(Lease { key, owner, mode, mark, token, ttl })
+    Some(Lease {
+        key,
+        owner,
+        mode,
+        mark,
+        token,
+        ttl,
+    })
 }
 
 impl Guard {
@@ -109,7 +128,14 @@ impl Guard {
             return Err(Error::new(ErrorKind::InvalidConfig, why).with_key(&hold.want.key));
         }
         let Hold { want, mark, ttl, .. } = hold.hold();
-        let lease = Lease { key: want.key.clone(), owner: want.owner, mode: want.mode, mark, token: hold.token, ttl };
+        let lease = Lease {
+            key: want.key.clone(),
+            owner: want.owner,
+            mode: want.mode,
+            mark,
+            token: hold.token,
+            ttl,
+        };
         // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the engine.
         drop(hold.take());
         Ok(lease)
@@ -143,25 +169,51 @@ impl Client {
         let (mark, token) = (lease.mark, lease.token);
         let answer = {
             let (client, want) = (client.clone(), want.clone());
-            let asked = async move { crate::guard::ask(&*client.driver, Hold { ttl: want.ttl, want, mark, floor: None }).await };
+            let asked = async move {
+                crate::guard::ask(
+                    &*client.driver,
+                    Hold {
+                        ttl: want.ttl,
+                        want,
+                        mark,
+                        floor: None,
+                    },
+                )
+                .await
+            };
             self.0.on_runtime(asked).await?
         };
         match answer {
             Some(Renewal::Good(valid_until)) => {
-                let claim = client.driver.claim(want.clone()).map_err(|e| name(Error::from_driver(e)))?;
-                let held = Held { claim, permit: None, unresolved: false };
-                let grant = Grant { token, valid_until, mark };
+                let claim = client
+                    .driver
+                    .claim(want.clone())
+                    .map_err(|e| name(Error::from_driver(e)))?;
+                let held = Held {
+                    claim,
+                    permit: None,
+                    unresolved: false,
+                };
+                let grant = Grant {
+                    token,
+                    valid_until,
+                    mark,
+                };
                 let now = client.now();
                 let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
                 client.keeper.watch(&hold);
                 client.observe.granted(Duration::ZERO);
                 Ok(Guard::new(vec![hold]))
             }
-            Some(Renewal::Lost(reason)) => {
-                Err(name(Error::new(ErrorKind::NotHeld, format!("the lease is over: {reason}"))))
-            }
+            Some(Renewal::Lost(reason)) => Err(name(Error::new(
+                ErrorKind::NotHeld,
+                format!("the lease is over: {reason}"),
+            ))),
             Some(Renewal::Unknown(e)) => Err(name(Error::from_driver(e))),
-            None => Err(name(Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer"))),
+            None => Err(name(Error::new(
+                ErrorKind::OutcomeUnknown,
+                "the engine did not answer",
+            ))),
         }
     }
 }

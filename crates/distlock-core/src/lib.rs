@@ -9,14 +9,14 @@ pub mod memory;
 pub mod per_runtime;
 
 mod acquire;
+mod admin;
+pub mod blocking;
 mod cleanup;
 mod client;
 mod entered;
 mod error;
 mod guard;
 mod hold;
-mod admin;
-pub mod blocking;
 mod keeper;
 mod key;
 mod lease;

@@ -9,8 +9,8 @@ use tracing::{Instrument, debug_span};
 use crate::acquire::Plan;
 use crate::client::Client;
 use crate::driver::{Life, Mode, Order};
-use crate::error::{Error, ErrorKind, RunError};
 use crate::entered::Entered;
+use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
 use crate::key::Key;
@@ -57,7 +57,12 @@ impl RwLock {
 /// The settings of a [`Lock`].
 impl Lock {
     pub(crate) fn new(client: &Client, key: Result<Key, Error>, mode: Mode) -> Self {
-        Self { client: client.clone(), key, mode, settings: Settings::default() }
+        Self {
+            client: client.clone(),
+            key,
+            mode,
+            settings: Settings::default(),
+        }
     }
 
     /// The length of the lease. Default: the client's, 30 s unless set. The watchdog renews it at a third, so it
@@ -138,9 +143,17 @@ impl Lock {
         let engine = client.observe.engine();
         let key = self.key.map_err(|e| e.with_engine(engine))?;
         let ttl = self.settings.ttl.unwrap_or(client.ttl);
-        let checked = client.check_open().and_then(|()| self.settings.check(ttl, self.mode, &client.promises));
+        let checked = client
+            .check_open()
+            .and_then(|()| self.settings.check(ttl, self.mode, &client.promises));
         match checked {
-            Ok(()) => Ok(Plan { client, key, mode: self.mode, ttl, settings: self.settings }),
+            Ok(()) => Ok(Plan {
+                client,
+                key,
+                mode: self.mode,
+                ttl,
+                settings: self.settings,
+            }),
             Err(e) => Err(e.with_key(&key).with_engine(engine)),
         }
     }
@@ -220,14 +233,19 @@ impl Lock {
         let plan = self.plan()?;
         match nested(&plan)? {
             Some(hold) => Ok(Entered::new(vec![hold], None)),
-            None => Ok(Entered::new(Vec::new(), Some(Guard::new(vec![take(plan).await?])))),
+            None => Ok(Entered::new(
+                Vec::new(),
+                Some(Guard::new(vec![take(plan).await?])),
+            )),
         }
     }
 }
 
 /// The hold of an enclosing scope, which a body re-enters.
 pub(crate) fn nested(plan: &Plan) -> Result<Option<Arc<HoldState>>, Error> {
-    let Some(hold) = reentrant::enclosing(&plan.client, &plan.key) else { return Ok(None) };
+    let Some(hold) = reentrant::enclosing(&plan.client, &plan.key) else {
+        return Ok(None);
+    };
     reentrant::check(&hold, plan.mode).map_err(|e| plan.name(e))?;
     Ok(Some(hold))
 }
@@ -237,7 +255,12 @@ pub(crate) fn enter(plan: &Plan) -> Result<Option<Arc<HoldState>>, Error> {
     if reentrant::enclosing(&plan.client, &plan.key).is_some() {
         return Err(plan.name(reentrant::would_deadlock()));
     }
-    let Some(hold) = plan.settings.owner.as_ref().and_then(|o| o.find(&plan.client, &plan.key)) else {
+    let Some(hold) = plan
+        .settings
+        .owner
+        .as_ref()
+        .and_then(|o| o.find(&plan.client, &plan.key))
+    else {
         return Ok(None);
     };
     reentrant::check(&hold, plan.mode).map_err(|e| plan.name(e))?;
@@ -249,10 +272,17 @@ pub(crate) async fn take(plan: Plan) -> Result<Arc<HoldState>, Error> {
     if let Some(hold) = enter(&plan)? {
         return Ok(hold);
     }
-    let span = debug_span!(target: "distlock", "acquire", key = %plan.key, engine = plan.client.observe.engine());
+    let span =
+        debug_span!(target: "distlock", "acquire", key = %plan.key, engine = plan.client.observe.engine());
     if tokio::runtime::Handle::try_current().is_ok() {
-        return if span.is_disabled() { plan.acquire().await } else { plan.acquire().instrument(span).await };
+        return if span.is_disabled() {
+            plan.acquire().await
+        } else {
+            plan.acquire().instrument(span).await
+        };
     }
     let client = plan.client.clone();
-    client.on_runtime(async move { plan.acquire().instrument(span).await }).await?
+    client
+        .on_runtime(async move { plan.acquire().instrument(span).await })
+        .await?
 }

@@ -37,7 +37,10 @@ pub struct All {
 /// # Ok::<(), distlock_core::Error>(()) }).unwrap();
 /// ```
 pub fn all(locks: impl IntoIterator<Item = Lock>) -> All {
-    All { locks: locks.into_iter().collect(), wait: Wait::Forever }
+    All {
+        locks: locks.into_iter().collect(),
+        wait: Wait::Forever,
+    }
 }
 
 impl All {
@@ -57,7 +60,9 @@ impl All {
     /// Safe, as [`Lock::acquire`].
     pub async fn acquire(self) -> Result<Guard, Error> {
         let set = self.check()?;
-        let Some(client) = set.plans.first().map(|p| p.client.clone()) else { return Err(none_named()) };
+        let Some(client) = set.plans.first().map(|p| p.client.clone()) else {
+            return Err(none_named());
+        };
         client.on_runtime(async move { set.take().await }).await?
     }
 
@@ -152,7 +157,9 @@ impl All {
         let mut plans = Vec::new();
         for lock in self.locks {
             let plan = lock.wait(wait).plan()?;
-            let double = plans.iter().find(|p: &&Plan| p.key == plan.key && Arc::ptr_eq(&p.client, &plan.client));
+            let double = plans
+                .iter()
+                .find(|p: &&Plan| p.key == plan.key && Arc::ptr_eq(&p.client, &plan.client));
             match double {
                 None => plans.push(plan),
                 Some(double) if double.mode == plan.mode => {}
@@ -171,7 +178,11 @@ impl All {
 
 /// Where a lock stands in everybody's order.
 fn place(plan: &Plan) -> (&'static str, &str, &str) {
-    (plan.client.observe.engine(), plan.client.engine.namespace().as_str(), plan.key.as_str())
+    (
+        plan.client.observe.engine(),
+        plan.client.engine.namespace().as_str(),
+        plan.key.as_str(),
+    )
 }
 
 fn none_named() -> Error {

@@ -120,7 +120,10 @@ impl Observe {
     }
 
     pub(crate) fn lost(&self, key: &Key, reason: &LostReason) {
-        let labels = vec![Label::new("engine", self.engine), Label::new("reason", reason.word())];
+        let labels = vec![
+            Label::new("engine", self.engine),
+            Label::new("reason", reason.word()),
+        ];
         count(&MetricKey::from_parts("distlock_lost_total", labels));
         warn!(target: "distlock", %key, engine = self.engine, %reason, "a lock was lost");
     }

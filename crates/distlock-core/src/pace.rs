@@ -35,7 +35,11 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// For an engine that does not answer.
     pub(crate) fn new(first: Duration, most: Duration) -> Self {
-        Self { next: first, first, most: most.max(first) }
+        Self {
+            next: first,
+            first,
+            most: most.max(first),
+        }
     }
 
     /// For a waiting caller: 10 ms to 1 s.
@@ -46,7 +50,10 @@ impl Backoff {
     /// For the renewals and releases of one lease: many tries within it.
     pub(crate) fn within(ttl: Duration) -> Self {
         let first = (ttl / 100).clamp(Duration::from_millis(2), Duration::from_millis(50));
-        Self::new(first, (ttl / 12).clamp(Duration::from_millis(5), Duration::from_secs(1)))
+        Self::new(
+            first,
+            (ttl / 12).clamp(Duration::from_millis(5), Duration::from_secs(1)),
+        )
     }
 
     /// The next pause.

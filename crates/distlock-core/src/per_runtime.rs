@@ -26,13 +26,20 @@ struct Slot<T> {
 
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Self {
-        Self { runtime: self.runtime, generation: self.generation, value: self.value.clone() }
+        Self {
+            runtime: self.runtime,
+            generation: self.generation,
+            value: self.value.clone(),
+        }
     }
 }
 
 impl<T> Default for PerRuntime<T> {
     fn default() -> Self {
-        Self { slots: Arc::default(), generations: AtomicU64::new(1) }
+        Self {
+            slots: Arc::default(),
+            generations: AtomicU64::new(1),
+        }
     }
 }
 
@@ -95,10 +102,17 @@ impl<T: Clone + Send + Sync + 'static> PerRuntime<T> {
             return slot.clone();
         }
         let generation = self.generations.fetch_add(1, Ordering::Relaxed);
-        let slot = Slot { runtime: runtime.id(), generation, value: Arc::default() };
+        let slot = Slot {
+            runtime: runtime.id(),
+            generation,
+            value: Arc::default(),
+        };
         slots.push(slot.clone());
         drop(slots);
-        let remove = RemoveSlot { slots: self.slots.clone(), runtime: runtime.id() };
+        let remove = RemoveSlot {
+            slots: self.slots.clone(),
+            runtime: runtime.id(),
+        };
         // Its drop, at the runtime's shutdown, removes the entry.
         runtime.spawn(async move {
             let _remove = remove;
@@ -131,7 +145,10 @@ mod tests {
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
     }
 
     #[test]
@@ -139,7 +156,9 @@ mod tests {
         let values = PerRuntime::<u32>::new();
         for i in 0..1000 {
             let rt = runtime();
-            let (_, v) = rt.block_on(values.get(|| async { Ok::<_, Infallible>(i) })).unwrap();
+            let (_, v) = rt
+                .block_on(values.get(|| async { Ok::<_, Infallible>(i) }))
+                .unwrap();
             assert_eq!(v, i);
             assert_eq!(values.len(), 1);
         }

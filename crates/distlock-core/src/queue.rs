@@ -106,7 +106,8 @@ impl Line {
     }
 
     fn is_empty(&self) -> bool {
-        self.exclusive + self.slots + self.readers_waiting + self.readers_holding == 0 && self.waiters.is_empty()
+        self.exclusive + self.slots + self.readers_waiting + self.readers_holding == 0
+            && self.waiters.is_empty()
     }
 
     /// Admits those at the front who may enter; returns their wakers, to be woken outside the lock.
@@ -152,7 +153,15 @@ impl Queue {
             line.waiters.insert(id, Waiter { mode, waker: None });
             id
         };
-        Some(Waiting { queue: self.clone(), key: key.clone(), mode, id: Some(id) }.await)
+        Some(
+            Waiting {
+                queue: self.clone(),
+                key: key.clone(),
+                mode,
+                id: Some(id),
+            }
+            .await,
+        )
     }
 
     /// Who holds `key` as far as this client knows: its own hold, or the one that its contender saw.
@@ -162,7 +171,9 @@ impl Queue {
             let line = lines.get(key)?;
             (line.here.upgrade(), line.seen.clone())
         };
-        here.filter(|hold| hold.is_held()).map(|hold| hold.holder()).or(seen)
+        here.filter(|hold| hold.is_held())
+            .map(|hold| hold.holder())
+            .or(seen)
     }
 
     fn leave(&self, key: &Key, mode: Mode, holding: bool, passed: bool) {
@@ -193,7 +204,13 @@ pub(crate) struct Permit {
 
 impl Permit {
     fn new(queue: &Arc<Queue>, key: &Key, mode: Mode) -> Self {
-        Self { queue: queue.clone(), key: key.clone(), mode, holding: false, left: false }
+        Self {
+            queue: queue.clone(),
+            key: key.clone(),
+            mode,
+            holding: false,
+            left: false,
+        }
     }
 
     /// Says that the engine granted the lock.
@@ -202,7 +219,9 @@ impl Permit {
         let mut wake = Vec::new();
         {
             let mut lines = self.queue.shard(&self.key);
-            let Some(line) = lines.get_mut(&self.key) else { return };
+            let Some(line) = lines.get_mut(&self.key) else {
+                return;
+            };
             line.here = Arc::downgrade(hold);
             line.seen = None;
             if self.mode == Mode::Read {
@@ -261,7 +280,9 @@ impl Future for Waiting {
         {
             let mut lines = self.queue.shard(&self.key);
             // The entry is there: only this future removes it.
-            let Some(line) = lines.get_mut(&self.key) else { return Poll::Pending };
+            let Some(line) = lines.get_mut(&self.key) else {
+                return Poll::Pending;
+            };
             if let Some(waiter) = line.waiters.get_mut(&id) {
                 waiter.waker = Some(cx.waker().clone());
                 return Poll::Pending;
@@ -279,7 +300,9 @@ impl Drop for Waiting {
         let mut wake = Vec::new();
         {
             let mut lines = self.queue.shard(&self.key);
-            let Some(line) = lines.get_mut(&self.key) else { return };
+            let Some(line) = lines.get_mut(&self.key) else {
+                return;
+            };
             line.waiters.remove(&id);
             if line.admitted.remove(&id) {
                 line.leave(self.mode, false);

@@ -42,7 +42,10 @@ pub(crate) fn enclosing(client: &Arc<ClientInner>, key: &Key) -> Option<Arc<Hold
         .try_with(|innermost| {
             let mut scope = Some(innermost);
             while let Some(s) = scope {
-                let found = s.holds.iter().find(|h| h.want.key == *key && Arc::ptr_eq(&h.client, client));
+                let found = s
+                    .holds
+                    .iter()
+                    .find(|h| h.want.key == *key && Arc::ptr_eq(&h.client, client));
                 if let Some(hold) = found {
                     return Some(hold.clone());
                 }
@@ -81,11 +84,16 @@ pub(crate) fn check(hold: &HoldState, mode: Mode) -> Result<(), Error> {
     match (hold.want.mode, mode) {
         (have, want) if have == want => Ok(()),
         (Mode::Write, Mode::Read) => Ok(()),
-        (Mode::Read, Mode::Write) => {
-            Err(Error::new(ErrorKind::WouldDeadlock, "a reader cannot become the writer while it reads"))
-        }
+        (Mode::Read, Mode::Write) => Err(Error::new(
+            ErrorKind::WouldDeadlock,
+            "a reader cannot become the writer while it reads",
+        )),
         (have, want) => {
-            let why = format!("the key is held by an enclosing scope as {}, not as {}", have.kind(), want.kind());
+            let why = format!(
+                "the key is held by an enclosing scope as {}, not as {}",
+                have.kind(),
+                want.kind()
+            );
             Err(Error::new(ErrorKind::KindMismatch, why))
         }
     }

@@ -88,7 +88,10 @@ impl Settings {
         if let Some(d) = self.max_hold {
             at_most("max_hold", d)?;
             if d.is_zero() {
-                return Err(Error::new(ErrorKind::InvalidConfig, "max_hold 0ns is not in 1ns to 366 days"));
+                return Err(Error::new(
+                    ErrorKind::InvalidConfig,
+                    "max_hold 0ns is not in 1ns to 366 days",
+                ));
             }
             if self.min_hold > d {
                 let why = format!("min_hold {:?} is longer than max_hold {d:?}", self.min_hold);
@@ -98,7 +101,10 @@ impl Settings {
         at_most("min_hold", self.min_hold)?;
         at_most("expect", self.expect.unwrap_or_default())?;
         if mode == (Mode::Slot { of: 0 }) {
-            return Err(Error::new(ErrorKind::InvalidConfig, "permits 0 is not in 1 to 4294967295"));
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "permits 0 is not in 1 to 4294967295",
+            ));
         }
         self.supported(mode, promises)
     }
@@ -113,7 +119,10 @@ impl Settings {
         } else if self.fenced && promises.token == TokenPromise::None {
             "fencing tokens"
         } else if self.fenced && !mode.is_exclusive() {
-            return Err(Error::new(ErrorKind::InvalidConfig, "only exclusive locks can be fenced"));
+            return Err(Error::new(
+                ErrorKind::InvalidConfig,
+                "only exclusive locks can be fenced",
+            ));
         } else if self.life == Life::Lease && !promises.lease_records {
             "leases that outlive their process (detachable)"
         } else if !self.min_hold.is_zero() && !promises.keep {
@@ -121,8 +130,11 @@ impl Settings {
         } else {
             return Ok(());
         };
-        Err(Error::new(ErrorKind::Unsupported, format!("{missing}: not supported by this engine"))
-            .with_engine(promises.engine))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{missing}: not supported by this engine"),
+        )
+        .with_engine(promises.engine))
     }
 }
 
@@ -130,10 +142,17 @@ fn at_most(name: &str, d: Duration) -> Result<(), Error> {
     if d <= MAX_TTL {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::InvalidConfig, format!("{name} {d:?} is not in 0 to {}", days(MAX_TTL))))
+    Err(Error::new(
+        ErrorKind::InvalidConfig,
+        format!("{name} {d:?} is not in 0 to {}", days(MAX_TTL)),
+    ))
 }
 
 fn days(d: Duration) -> String {
     let days = d.as_secs() / 86_400;
-    if days >= 2 { format!("{days} days") } else { format!("{d:?}") }
+    if days >= 2 {
+        format!("{days} days")
+    } else {
+        format!("{d:?}")
+    }
 }

@@ -19,7 +19,10 @@ fn manual() -> (ManualClock, Memory, Client) {
 }
 
 fn client(time: &ManualClock, memory: &Memory) -> Client {
-    Client::builder().clock(Clock::Manual(time.clone())).memory(memory).unwrap()
+    Client::builder()
+        .clock(Clock::Manual(time.clone()))
+        .memory(memory)
+        .unwrap()
 }
 
 fn key(name: &str) -> Key {
@@ -60,7 +63,13 @@ async fn the_watchdog_renews_for_as_long_as_the_guard_lives() {
 async fn without_renewal_the_loss_is_told_before_the_next_grant() {
     let (time, memory, a) = manual();
     let b = client(&time, &memory);
-    let held = a.mutex("k").ttl(MS(1000)).renew(Renew::Never).acquire().await.unwrap();
+    let held = a
+        .mutex("k")
+        .ttl(MS(1000))
+        .renew(Renew::Never)
+        .acquire()
+        .await
+        .unwrap();
     let lost = tokio::spawn({
         let (lost, clock) = (held.lost(), a.clock().clone());
         async move { (lost.await, clock.now()) }
@@ -73,7 +82,10 @@ async fn without_renewal_the_loss_is_told_before_the_next_grant() {
     let (reason, told_at) = lost.await.unwrap();
     let (granted_at, _guard) = next.await.unwrap();
     assert_eq!(reason, LostReason::Expired);
-    assert!(told_at < granted_at, "told at {told_at:?}, granted at {granted_at:?}");
+    assert!(
+        told_at < granted_at,
+        "told at {told_at:?}, granted at {granted_at:?}"
+    );
     assert_eq!(held.ensure().unwrap_err().kind(), ErrorKind::Lost);
     assert_eq!(held.release().await.unwrap(), Release::Lost(LostReason::Expired));
 }
@@ -84,20 +96,30 @@ async fn a_stopped_process_sees_its_loss_first_thing_after_it_goes_on() {
     let held = a.mutex("k").ttl(MS(300)).acquire().await.unwrap();
     time.jump(MS(400)).await;
     assert!(!held.is_held());
-    assert_eq!(held.ensure().unwrap_err().lost_reason(), Some(&LostReason::Expired));
+    assert_eq!(
+        held.ensure().unwrap_err().lost_reason(),
+        Some(&LostReason::Expired)
+    );
 }
 
 #[tokio::test]
 async fn a_wait_ends_in_time_and_names_the_holder() {
     let (time, memory, _) = manual();
-    let a = Client::builder().label("api-7").clock(Clock::Manual(time.clone())).memory(&memory).unwrap();
+    let a = Client::builder()
+        .label("api-7")
+        .clock(Clock::Manual(time.clone()))
+        .memory(&memory)
+        .unwrap();
     let b = client(&time, &memory);
     let _held = a.mutex("k").reason("closing").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { b.mutex("k").wait(MS(200)).acquire().await });
     time.advance(MS(200)).await;
     let e = waiter.await.unwrap().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Timeout);
-    assert!(e.to_string().contains("api-7") && e.to_string().contains("closing"), "{e}");
+    assert!(
+        e.to_string().contains("api-7") && e.to_string().contains("closing"),
+        "{e}"
+    );
     let e = a.mutex("k").wait(Wait::Try).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Busy);
     assert!(e.to_string().contains("held by this process"), "{e}");
@@ -110,7 +132,11 @@ async fn run_releases_after_success_failure_and_panic() {
     let e = a.mutex("k").run(async |_| Err::<(), _>("no")).await.unwrap_err();
     assert!(matches!(e, RunError::Body("no")));
     let b = a.clone();
-    let panics = async move { b.mutex("k").run(async |_| -> Result<(), ()> { panic!("on purpose") }).await };
+    let panics = async move {
+        b.mutex("k")
+            .run(async |_| -> Result<(), ()> { panic!("on purpose") })
+            .await
+    };
     assert!(tokio::spawn(panics).await.unwrap_err().is_panic());
     time.settle().await;
     assert!(a.mutex("k").try_acquire().await.unwrap().is_some());
@@ -136,14 +162,26 @@ async fn run_drops_the_body_when_the_lock_is_lost() {
     assert_eq!(steps.load(Ordering::SeqCst), 20);
     memory.faults().delete(&key("k"));
     time.advance(MS(1000)).await;
-    assert!(matches!(run.await.unwrap(), Err(RunError::Lost { reason: LostReason::Taken, .. })));
+    assert!(matches!(
+        run.await.unwrap(),
+        Err(RunError::Lost {
+            reason: LostReason::Taken,
+            ..
+        })
+    ));
     assert!(steps.load(Ordering::SeqCst) <= 23, "{steps:?}");
 }
 
 #[tokio::test]
 async fn max_hold_ends_a_hold_that_would_be_renewed_for_ever() {
     let (time, _memory, a) = manual();
-    let held = a.mutex("k").ttl(MS(300)).max_hold(MS(1000)).acquire().await.unwrap();
+    let held = a
+        .mutex("k")
+        .ttl(MS(300))
+        .max_hold(MS(1000))
+        .acquire()
+        .await
+        .unwrap();
     time.advance(MS(999)).await;
     assert!(held.is_held());
     time.advance(MS(1)).await;
@@ -167,11 +205,20 @@ async fn min_hold_keeps_others_out_after_a_quick_job() {
 #[tokio::test]
 async fn extend_moves_the_end_and_verify_asks_the_engine() {
     let (time, memory, a) = manual();
-    let held = a.mutex("k").ttl(MS(300)).renew(Renew::Never).acquire().await.unwrap();
+    let held = a
+        .mutex("k")
+        .ttl(MS(300))
+        .renew(Renew::Never)
+        .acquire()
+        .await
+        .unwrap();
     held.extend(MS(5000)).await.unwrap();
     time.advance(MS(4000)).await;
     held.verify().await.unwrap();
-    assert_eq!(held.extend(MS(1)).await.unwrap_err().kind(), ErrorKind::InvalidConfig);
+    assert_eq!(
+        held.extend(MS(1)).await.unwrap_err().kind(),
+        ErrorKind::InvalidConfig
+    );
     memory.faults().delete(&key("k"));
     assert_eq!(held.verify().await.unwrap_err().kind(), ErrorKind::Lost);
     assert!(!held.is_held());
@@ -182,11 +229,18 @@ async fn nested_runs_re_enter_and_siblings_exclude_each_other() {
     let (_time, _memory, a) = manual();
     let inside = AtomicU32::new(0);
     let outer = a.mutex("k").run(async |outer| {
-        let token = a.mutex("k").run(async |inner| Ok::<_, ()>(inner.token())).await.unwrap();
+        let token = a
+            .mutex("k")
+            .run(async |inner| Ok::<_, ()>(inner.token()))
+            .await
+            .unwrap();
         assert_eq!(token, outer.token());
         let e = a.mutex("k").acquire().await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::WouldDeadlock);
-        assert_eq!(a.mutex("k").try_acquire().await.unwrap_err().kind(), ErrorKind::WouldDeadlock);
+        assert_eq!(
+            a.mutex("k").try_acquire().await.unwrap_err().kind(),
+            ErrorKind::WouldDeadlock
+        );
         let e = a.rw("k").read().run(async |_| Ok::<_, ()>(())).await.unwrap_err();
         assert!(matches!(e, RunError::Lock(e) if e.kind() == ErrorKind::KindMismatch));
         Ok::<_, ()>(())
@@ -213,7 +267,13 @@ async fn a_reader_cannot_become_the_writer_but_a_writer_reads() {
     };
     let out: Result<(), _> = a.rw("k").read().run(upgrade).await;
     assert!(matches!(out, Err(RunError::Body(ErrorKind::WouldDeadlock))));
-    let read = async |_| a.rw("k").read().run(async |_| Ok::<_, ()>(())).await.map_err(|_| ());
+    let read = async |_| {
+        a.rw("k")
+            .read()
+            .run(async |_| Ok::<_, ()>(()))
+            .await
+            .map_err(|_| ())
+    };
     a.rw("k").write().run(read).await.unwrap();
 }
 
@@ -237,7 +297,13 @@ async fn all_is_all_or_nothing_and_opposite_orders_do_not_deadlock() {
     let (time, memory, a) = manual();
     let b = client(&time, &memory);
     let blocker = b.mutex("y").acquire().await.unwrap();
-    assert!(all([a.mutex("x"), a.mutex("y")]).try_acquire().await.unwrap().is_none());
+    assert!(
+        all([a.mutex("x"), a.mutex("y")])
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert!(b.mutex("x").try_acquire().await.unwrap().is_some());
     time.settle().await;
     blocker.release().await.unwrap();
@@ -245,7 +311,11 @@ async fn all_is_all_or_nothing_and_opposite_orders_do_not_deadlock() {
     for i in 0..20 {
         let (c, done) = (if i % 2 == 0 { a.clone() } else { b.clone() }, done.clone());
         tokio::spawn(async move {
-            let locks = if i % 3 == 0 { [c.mutex("x"), c.mutex("y")] } else { [c.mutex("y"), c.mutex("x")] };
+            let locks = if i % 3 == 0 {
+                [c.mutex("x"), c.mutex("y")]
+            } else {
+                [c.mutex("y"), c.mutex("x")]
+            };
             let guard = all(locks).acquire().await.unwrap();
             assert_eq!(guard.tokens().len(), 2);
             c.clock().sleep(MS(10)).await;
@@ -274,7 +344,10 @@ async fn a_lease_changes_hands() {
     time.advance(MS(5000)).await;
     assert!(resumed.is_held());
     assert_eq!(resumed.release().await.unwrap(), Release::Clean);
-    assert_eq!(b.resume(&lease.parse().unwrap()).await.unwrap_err().kind(), ErrorKind::NotHeld);
+    assert_eq!(
+        b.resume(&lease.parse().unwrap()).await.unwrap_err().kind(),
+        ErrorKind::NotHeld
+    );
     let held = a_client_that_did_not_ask(&b).await;
     assert_eq!(held.kind(), ErrorKind::InvalidConfig);
 }
@@ -291,7 +364,10 @@ async fn shutdown_tells_holders_and_refuses_later_calls() {
     drop(a.mutex("dropped").acquire().await.unwrap());
     assert!(a.shutdown(MS(100)).await);
     assert_eq!(held.lost().await, LostReason::Shutdown);
-    assert_eq!(a.mutex("k").acquire().await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        a.mutex("k").acquire().await.unwrap_err().kind(),
+        ErrorKind::Closed
+    );
     assert!(b.mutex("dropped").try_acquire().await.unwrap().is_some());
 }
 
@@ -300,15 +376,51 @@ async fn bad_settings_are_refused_before_any_look_at_the_engine() {
     let (_time, memory, a) = manual();
     memory.faults().record();
     let bad = [
-        (a.mutex("").acquire().await, ErrorKind::InvalidKey, "1 to 512 bytes"),
-        (a.mutex("k").ttl(Duration::ZERO).acquire().await, ErrorKind::InvalidConfig, "ttl 0ns"),
-        (a.mutex("k").ttl(Duration::from_micros(10)).acquire().await, ErrorKind::InvalidConfig, "ttl 10µs"),
-        (a.mutex("k").ttl(Duration::from_secs(1 << 60)).acquire().await, ErrorKind::InvalidConfig, "366 days"),
-        (a.mutex("k").wait(Duration::MAX).acquire().await, ErrorKind::InvalidConfig, "wait"),
-        (a.mutex("k").max_hold(Duration::ZERO).acquire().await, ErrorKind::InvalidConfig, "max_hold"),
-        (a.mutex("k").max_hold(MS(10)).min_hold(MS(20)).acquire().await, ErrorKind::InvalidConfig, "min_hold"),
-        (a.semaphore("k", 0).acquire().await, ErrorKind::InvalidConfig, "permits 0"),
-        (a.rw("k").read().fenced().acquire().await, ErrorKind::InvalidConfig, "fenced"),
+        (
+            a.mutex("").acquire().await,
+            ErrorKind::InvalidKey,
+            "1 to 512 bytes",
+        ),
+        (
+            a.mutex("k").ttl(Duration::ZERO).acquire().await,
+            ErrorKind::InvalidConfig,
+            "ttl 0ns",
+        ),
+        (
+            a.mutex("k").ttl(Duration::from_micros(10)).acquire().await,
+            ErrorKind::InvalidConfig,
+            "ttl 10µs",
+        ),
+        (
+            a.mutex("k").ttl(Duration::from_secs(1 << 60)).acquire().await,
+            ErrorKind::InvalidConfig,
+            "366 days",
+        ),
+        (
+            a.mutex("k").wait(Duration::MAX).acquire().await,
+            ErrorKind::InvalidConfig,
+            "wait",
+        ),
+        (
+            a.mutex("k").max_hold(Duration::ZERO).acquire().await,
+            ErrorKind::InvalidConfig,
+            "max_hold",
+        ),
+        (
+            a.mutex("k").max_hold(MS(10)).min_hold(MS(20)).acquire().await,
+            ErrorKind::InvalidConfig,
+            "min_hold",
+        ),
+        (
+            a.semaphore("k", 0).acquire().await,
+            ErrorKind::InvalidConfig,
+            "permits 0",
+        ),
+        (
+            a.rw("k").read().fenced().acquire().await,
+            ErrorKind::InvalidConfig,
+            "fenced",
+        ),
     ];
     for (result, kind, word) in bad {
         let e = result.unwrap_err();
@@ -325,7 +437,10 @@ async fn permits_that_differ_are_both_named() {
     let _one = a.semaphore("k", 2).acquire().await.unwrap();
     let e = b.semaphore("k", 3).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::KindMismatch);
-    assert!(e.to_string().contains("2 permits") && e.to_string().contains("3 permits"), "{e}");
+    assert!(
+        e.to_string().contains("2 permits") && e.to_string().contains("3 permits"),
+        "{e}"
+    );
     let e = a.mutex("k").acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::KindMismatch);
 }
@@ -361,7 +476,11 @@ async fn ten_thousand_local_waiters_are_one_contender_on_the_engine() {
     }
     time.settle().await;
     let info = a.inspect("k").await.unwrap();
-    assert!(info.waiters.len() <= 1, "{} waiters at the engine", info.waiters.len());
+    assert!(
+        info.waiters.len() <= 1,
+        "{} waiters at the engine",
+        info.waiters.len()
+    );
     held.release().await.unwrap();
     while done.load(Ordering::SeqCst) < 10_000 {
         time.settle().await;

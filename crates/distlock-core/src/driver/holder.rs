@@ -1,0 +1,77 @@
+//! Who holds or waits, for people to read.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use super::Mode;
+use crate::token::FencingToken;
+
+/// A holder or a waiter, as far as the engine knows it. For people to read; never used to decide who holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The owner as the engine stores it.
+    pub owner: String,
+    /// How it holds, or wants to hold, the key.
+    pub mode: Mode,
+    /// The token of an exclusive hold.
+    pub token: Option<FencingToken>,
+    /// The label of its client.
+    pub label: Option<String>,
+    /// Its reason.
+    pub reason: Option<String>,
+    /// Its host's name.
+    pub host: Option<String>,
+    /// Its process id, in its own PID namespace.
+    pub pid: Option<u32>,
+    /// Since when it holds or waits.
+    pub since: Option<SystemTime>,
+    /// How long the record will live without renewal.
+    pub expires_in: Option<Duration>,
+    /// Whether it belongs to this very client.
+    pub here: bool,
+}
+
+impl Holder {
+    /// A holder of whom only the stored owner and the mode are known.
+    pub fn new(owner: impl Into<String>, mode: Mode) -> Self {
+        Self {
+            owner: owner.into(),
+            mode,
+            token: None,
+            label: None,
+            reason: None,
+            host: None,
+            pid: None,
+            since: None,
+            expires_in: None,
+            here: false,
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.label, self.pid) {
+            (Some(label), _) => write!(f, "{label}")?,
+            (None, Some(pid)) => write!(f, "pid {pid}")?,
+            (None, None) => write!(f, "{}", self.owner)?,
+        }
+        if let (Some(_), Some(pid)) = (&self.label, self.pid) {
+            write!(f, " (pid {pid}")?;
+            if let Some(host) = &self.host {
+                write!(f, " on {host}")?;
+            }
+            f.write_str(")")?;
+        } else if let Some(host) = &self.host {
+            write!(f, " on {host}")?;
+        }
+        if let Some(reason) = &self.reason {
+            write!(f, ": {reason}")?;
+        }
+        if self.here {
+            f.write_str(" [held by this process]")?;
+        }
+        Ok(())
+    }
+}
