@@ -10,7 +10,7 @@ use distlock_core::clock::Moment;
 use distlock_core::driver::{
     Claim, DriverError, Grant, Line, Mode, Reached, Refusal, Released, Standing, Want,
 };
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::about::Record;
 use crate::dial::Link;
@@ -18,7 +18,7 @@ use crate::driver::Shared;
 use crate::fault::Fault;
 use crate::hub::{Armed, Watched};
 use crate::seen::is_owner;
-use crate::shape::{Call, Form, Shape};
+use crate::shape::{Call, Form, Shape, millis};
 
 /// The longest time for which a waiter relies on being told.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -72,7 +72,39 @@ impl RedisClaim {
         if !matches!(&answer, Err(fault) if fault.error.reached == Reached::Maybe) {
             self.owed = None;
         }
-        self.read(answer.map_err(|fault| fault.error)?, sent)
+        let look = self.read(answer.map_err(|fault| fault.error)?, sent)?;
+        if matches!(look, Look::Held(_)) && self.shared.config.min_replicas > 0 {
+            self.replicated(&link).await?;
+        }
+        Ok(look)
+    }
+
+    /// Waits until enough replicas have the acquisition, and gives it back if they do not. It bounds what a failover
+    /// can lose; a replica that has it need not be the one that is promoted.
+    async fn replicated(&mut self, link: &Link) -> Result<(), DriverError> {
+        let (wanted, patience) = (self.shared.config.min_replicas, self.shared.links.patience());
+        let mut wait = Cmd::new();
+        wait.arg("WAIT").arg(wanted).arg(millis(patience / 2));
+        let confirmed = match link.ask(&wait, patience).await {
+            Ok(Value::Int(confirmed)) => confirmed,
+            Ok(_) => 0,
+            Err(fault) => {
+                self.owed = Some(link.clone());
+                return Err(DriverError {
+                    reached: Reached::Maybe,
+                    ..fault.error
+                });
+            }
+        };
+        if confirmed >= i64::from(wanted) {
+            return Ok(());
+        }
+        self.leave(link, None).await.map_err(|fault| DriverError {
+            reached: Reached::Maybe,
+            ..fault.error
+        })?;
+        let why = format!("{confirmed} of {wanted} replicas confirmed the acquisition; it was given back");
+        Err(DriverError::unavailable(Reached::No, why))
     }
 
     fn read(&self, answer: Value, sent: Moment) -> Result<Look, DriverError> {
@@ -85,7 +117,7 @@ impl RedisClaim {
                     .then(|| FencingToken::new(number.unsigned_abs()));
                 return Ok(Look::Held(Grant {
                     token,
-                    valid_until: sent + Duration::from_millis(crate::shape::millis(self.want.ttl)),
+                    valid_until: sent + Duration::from_millis(millis(self.want.ttl)),
                     mark: 0,
                 }));
             }

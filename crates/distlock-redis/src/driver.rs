@@ -21,6 +21,7 @@ use crate::dial::Dialer;
 use crate::hub::{Hub, Live};
 use crate::links::Links;
 use crate::renew::IN_FLIGHT;
+use crate::rights;
 use crate::shape::Shape;
 use crate::site::Site;
 
@@ -35,7 +36,6 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
     let dialer = Dialer::new(&config, engine.clock().clone())?;
     let site = Arc::new(Site::new(&config, &dialer, engine.clock().clone()));
     let links = Links::new(engine.clone(), dialer, site.clone(), config.timeout);
-    links.get().await?;
     engine.spawn(Site::supervise(Arc::downgrade(&site)));
     let shared = Shared {
         hub: Hub::new(engine.clone(), links.clone()),
@@ -46,6 +46,7 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
         engine,
         config,
     };
+    rights::check(&shared).await?;
     Ok(Arc::new(RedisDriver(Arc::new(shared))))
 }
 

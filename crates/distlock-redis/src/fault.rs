@@ -151,6 +151,9 @@ fn word(e: &RedisError) -> Option<&'static str> {
     if let Some(word) = WORDS.iter().find(inside) {
         return Some(word);
     }
+    if detail.contains("user executing the script") {
+        return Some("NOPERM");
+    }
     if detail.contains("can't write against a read only replica") || detail.contains("read only replica") {
         return Some("READONLY");
     }

@@ -30,7 +30,7 @@ impl Shared {
     }
 
     /// The lock's own key on the server.
-    fn stored_key(&self, key: &Key) -> String {
+    pub(crate) fn stored_key(&self, key: &Key) -> String {
         format!("{}{}", self.prefix(), self.engine.namespace().record(key))
     }
 

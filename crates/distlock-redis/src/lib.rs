@@ -19,11 +19,13 @@ mod dial;
 mod doctor;
 mod driver;
 mod fault;
+mod gate;
 mod hub;
 mod inspect;
 mod links;
 mod names;
 mod renew;
+mod rights;
 mod script;
 mod seen;
 mod shape;
@@ -31,3 +33,4 @@ mod site;
 
 pub use crate::config::{Config, Endpoint, Layout, Secret, Tls, UrlParts, ValueFormat, parameters};
 pub use crate::driver::open;
+pub use crate::gate::{Stale, guarded_set};

@@ -100,6 +100,11 @@ impl Names<'_> {
         self.after("distlock:broken")
     }
 
+    /// Ours: the largest token that wrote the data of this name.
+    pub(crate) fn gate(self) -> String {
+        self.after("fence")
+    }
+
     /// Ours: the channel of the string layout.
     pub(crate) fn string_channel(self) -> String {
         self.before("distlock_channel")

@@ -40,6 +40,8 @@ pub(crate) static RENEW_SLOT: Script = script!("renew_slot");
 pub(crate) static RENEW_STRING: Script = script!("renew_string");
 pub(crate) static INSPECT: Script = script!("look", "inspect");
 pub(crate) static BREAK: Script = script!("line", "look", "break");
+pub(crate) static RIGHTS: Script = script!("rights");
+pub(crate) static GATE: Script = script!("gate");
 pub(crate) static CHECK: Script = script!("check");
 pub(crate) static RAISE: Script = script!("raise");
 

@@ -96,3 +96,13 @@ pub async fn keys(redis: &Redis, pattern: &str) -> Vec<String> {
         .filter_map(|k| k.text().map(str::to_owned))
         .collect()
 }
+
+/// A client as users have it.
+pub async fn client(config: Config) -> distlock_core::Client {
+    let open = move |engine| async move { distlock_redis::open(engine, config).await };
+    distlock_core::Client::builder()
+        .label("tester")
+        .build(open)
+        .await
+        .unwrap()
+}

@@ -1,0 +1,233 @@
+//! The same locks over Sentinel, TLS with an ACL user, and a unix socket.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{MS, client, config, until};
+use distlock_core::driver::Order;
+use distlock_core::{ErrorKind, Release};
+use distlock_redis::{Config, Endpoint, Secret, Tls};
+use distlock_testkit::servers::{Redis, RedisSentinel, or_skip};
+
+/// The least that a user of ours needs, as `docs/engines/redis.md` gives it.
+pub const RULES: &[&str] = &[
+    "~distlock:*",
+    "~{distlock:*",
+    "~redisson_*:{distlock:*",
+    "~redisson_*:distlock:*",
+    "&redisson_*",
+    "&distlock_*",
+    "+evalsha",
+    "+eval",
+    "+@read",
+    "+@write",
+    "+@hash",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+    "+ping",
+    "+time",
+    "+type",
+    "+client|tracking",
+    "-@dangerous",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_and_an_acl_user_with_only_the_documented_rights() {
+    let Some(redis) = or_skip(
+        Redis::options()
+            .tls()
+            .user("app", "secret", RULES.iter().copied())
+            .start()
+            .await,
+    ) else {
+        return;
+    };
+    let url = redis.tls_url().unwrap();
+    let port = url
+        .trim_end_matches('/')
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mut config = Config::tcp("127.0.0.1", port);
+    config.user = Some("app".into());
+    config.password = Some(Secret::new("secret"));
+    config.tls = Some(Tls {
+        ca: Some(redis.certificates().unwrap().ca()),
+        ..Tls::default()
+    });
+    let locks = client(config.clone()).await;
+    for order in [Order::Any, Order::Fifo] {
+        let guard = locks
+            .mutex("t")
+            .order(order)
+            .ttl(Duration::from_secs(3))
+            .acquire()
+            .await
+            .unwrap();
+        let (waiter, reader) = (
+            locks.clone(),
+            locks.rw("r").read().order(order).acquire().await.unwrap(),
+        );
+        let waits = tokio::spawn(async move { waiter.mutex("t").order(order).acquire().await });
+        let permit = locks.semaphore("s", 2).order(order).acquire().await.unwrap();
+        guard.verify().await.unwrap();
+        guard.release().await.unwrap();
+        waits.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(reader.release().await.unwrap(), Release::Clean);
+        assert_eq!(permit.release().await.unwrap(), Release::Clean);
+        locks
+            .rw("r")
+            .write()
+            .order(order)
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    assert!(locks.list("", None, 10).await.is_ok());
+    let findings = locks.doctor().await.unwrap();
+    assert!(
+        !findings.iter().any(|f| f.id.starts_with("redis-acl")),
+        "{findings:?}"
+    );
+    // Without the right root certificate it is refused.
+    config.tls = Some(Tls::default());
+    assert!(common::Peer::open(config).await.is_err());
+}
+
+#[tokio::test]
+async fn a_unix_socket() {
+    let Some(redis) = or_skip(Redis::options().unix_socket().start().await) else {
+        return;
+    };
+    let url = redis.unix_url().unwrap();
+    let path = url.strip_prefix("redis+unix://").unwrap();
+    let locks = client(Config::new(Endpoint::Unix(path.into()))).await;
+    let guard = locks.mutex("u").acquire().await.unwrap();
+    assert!(locks.mutex("u").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn another_database_is_another_world() {
+    let Some(redis) = or_skip(Redis::start().await) else {
+        return;
+    };
+    let mut other = config(&redis.address());
+    other.db = 3;
+    let (a, b) = (client(config(&redis.address())).await, client(other).await);
+    let _guard = a.mutex("d").acquire().await.unwrap();
+    let _other = b.mutex("d").try_acquire().await.unwrap().unwrap();
+}
+
+fn sentinel(group: &RedisSentinel) -> Config {
+    let sentinels = group.sentinel_addresses();
+    let split = |a: &String| {
+        let (host, port) = a.rsplit_once(':').unwrap();
+        (host.to_owned(), port.parse().unwrap())
+    };
+    let mut config = Config::new(Endpoint::Sentinel {
+        sentinels: sentinels.iter().map(split).collect(),
+        master: "mymaster".into(),
+    });
+    config.timeout = 500 * MS;
+    config.connect_timeout = 500 * MS;
+    config
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f61_a_failover_leaves_nobody_stuck() {
+    let Some(mut group) = or_skip(RedisSentinel::start().await) else {
+        return;
+    };
+    let (a, b) = (client(sentinel(&group)).await, client(sentinel(&group)).await);
+    let guard = a.mutex("f").ttl(Duration::from_secs(20)).acquire().await.unwrap();
+    let replicas = group.nodes().len() - 1;
+    let first = group.master().await.unwrap();
+    until("the lock to be replicated", async || {
+        let mut have = 0;
+        for (n, node) in group.nodes().iter().enumerate() {
+            have += usize::from(n != first && !common::keys(node, "distlock:f").await.is_empty());
+        }
+        have == replicas
+    })
+    .await;
+    let waiters: Vec<_> = [Order::Any, Order::Fifo, Order::Fifo]
+        .into_iter()
+        .map(|order| {
+            let locks = b.clone();
+            tokio::spawn(async move {
+                let got = locks
+                    .mutex("f")
+                    .order(order)
+                    .wait(Duration::from_secs(40))
+                    .acquire()
+                    .await?;
+                got.release().await
+            })
+        })
+        .collect();
+    group.node(first).kill9().unwrap();
+    // The hold was replicated, so it survives, and is verified on the new master.
+    let start = tokio::time::Instant::now();
+    while guard.verify().await.is_err() {
+        assert!(guard.is_held(), "a replicated hold was lost");
+        assert!(start.elapsed() < Duration::from_secs(15), "no new master in 15 s");
+        tokio::time::sleep(100 * MS).await;
+    }
+    assert_ne!(group.master().await, Some(first));
+    assert_eq!(guard.release().await.unwrap(), Release::Clean);
+    for waiter in waiters {
+        let said = waiter.await.unwrap();
+        assert!(said.is_ok(), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_group_and_absent_sentinels_are_told() {
+    let mut config = Config::new(Endpoint::Sentinel {
+        sentinels: vec![("127.0.0.1".into(), 1)],
+        master: "m".into(),
+    });
+    config.connect_timeout = 200 * MS;
+    let open = move |engine| async move { distlock_redis::open(engine, config).await };
+    let e = distlock_core::Client::builder().build(open).await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn min_replicas_gives_back_what_was_not_confirmed() {
+    let Some(redis) = or_skip(Redis::start().await) else {
+        return;
+    };
+    let mut alone = config(&redis.address());
+    alone.set("min_replicas", "1").unwrap();
+    let locks = client(alone).await;
+    let e = locks.mutex("m").wait(100 * MS).acquire().await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+    assert!(e.to_string().contains("0 of 1 replicas"), "{e}");
+    assert!(common::keys(&redis, "distlock:m").await.is_empty());
+    let port = redis.port().to_string();
+    let replica = Redis::options().args([
+        "--replicaof",
+        "127.0.0.1",
+        &port,
+        "--repl-diskless-sync-delay",
+        "0",
+    ]);
+    let _replica = replica.start().await.unwrap();
+    let guard = locks
+        .mutex("m")
+        .wait(Duration::from_secs(20))
+        .acquire()
+        .await
+        .unwrap();
+    guard.release().await.unwrap();
+}
