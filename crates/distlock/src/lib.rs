@@ -3,6 +3,8 @@
 
 mod attribute;
 mod connect;
+// What an engine's URL may hold is read by the engines whose feature is on.
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
 mod location;
 
 pub use distlock_core::driver::Order;
@@ -13,6 +15,11 @@ pub use distlock_macros::{assert_locked, locked};
 
 pub use crate::attribute::install;
 pub use crate::connect::{Locks, LocksBuilder};
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 /// What the macros expand to; not an interface.
 #[doc(hidden)]

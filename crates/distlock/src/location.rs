@@ -105,7 +105,6 @@ impl Location {
     }
 
     /// The hosts, each with its port if it has one. IPv6 addresses stand in brackets.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     pub(crate) fn host_ports(&self) -> Result<Vec<(String, Option<u16>)>, Error> {
         let split = |host: &String| {
             let (name, port) = match host.rsplit_once(':') {
@@ -119,7 +118,6 @@ impl Location {
     }
 
     /// Hands each parameter to its engine, in the order of `known`; refuses the others.
-    #[cfg_attr(not(feature = "redis"), allow(dead_code))]
     pub(crate) fn set_all(
         mut self,
         known: &[&str],
