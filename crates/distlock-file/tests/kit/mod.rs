@@ -27,6 +27,7 @@ use distlock_file::{Config, Share};
 mod mount;
 pub mod worker;
 
+#[allow(unused_imports)]
 pub use mount::Mount;
 
 /// One client.
