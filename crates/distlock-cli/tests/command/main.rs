@@ -1,0 +1,14 @@
+//! The command as people and scripts use it: real processes, the file engine in a directory of its own.
+
+mod exit_codes;
+mod guardian;
+mod hold;
+mod lease;
+mod nested;
+mod passing;
+mod reading;
+mod signals;
+mod stage;
+mod terminal;
+mod texts;
+mod waiting;

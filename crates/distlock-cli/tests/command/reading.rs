@@ -1,0 +1,93 @@
+//! `ls`, `inspect`, `break`, `doctor`, `conformance`, `bench`.
+
+use std::process::Stdio;
+
+use crate::stage::{Running, Stage};
+
+#[test]
+fn f101_prefixes_and_keys_are_literal() {
+    let stage = Stage::new();
+    let keys = ["job[1]", "job1", "job*", "job?", "job\\x", "{job}", "jöb"];
+    let _holders: Vec<Running> = keys.iter().map(|key| stage.hold(key)).collect();
+    let listed = |prefix: &str| {
+        let out = stage.run(&["--json", "ls", prefix]).out;
+        let mut keys: Vec<String> = out
+            .lines()
+            .map(|l| {
+                serde_json::from_str::<serde_json::Value>(l).unwrap()["key"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(listed("job["), ["job[1]"]);
+    assert_eq!(listed("job*"), ["job*"]);
+    assert_eq!(listed("").len(), keys.len());
+    stage.run(&["break", "job*", "--reason", "x", "--now"]);
+    assert_eq!(listed("").len(), keys.len() - 1);
+    assert!(stage.is_free("job*"));
+}
+
+#[test]
+fn f86_ls_and_inspect_show_who_where_since_when_and_why() {
+    let stage = Stage::new();
+    assert_eq!(stage.run(&["ls"]).out, "no locks in use\n");
+    assert!(stage.run(&["inspect", "k"]).out.contains("free"));
+    let mut command = stage.distlock(&[
+        "hold",
+        "--no-stdin",
+        "--label",
+        "ci 7",
+        "--reason",
+        "deploy \"x\"",
+        "k",
+    ]);
+    let mut holder = Running::start({
+        command.stdout(Stdio::piped());
+        command
+    });
+    holder.first_line();
+    for args in [&["ls"][..], &["inspect", "k"]] {
+        let out = stage.run(args).out;
+        for word in ["ci 7", "deploy \"x\"", &holder.pid().to_string(), "mutex"] {
+            assert!(out.contains(word), "{word} in {out}");
+        }
+    }
+    let out = stage.run(&["--json", "inspect", "k"]).out;
+    let lock: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let shown = &lock["holders"][0];
+    assert_eq!(shown["pid"], holder.pid());
+    assert!(shown["since"].as_str().unwrap().ends_with('Z') && shown["expires_in_ms"].is_u64());
+    assert!(stage.run(&["inspect", "k"]).out.contains(&stage.url()));
+}
+
+#[test]
+fn watching_shows_each_change() {
+    let stage = Stage::new();
+    let mut command = stage.distlock(&["--json", "ls", "--watch", "k"]);
+    let mut watcher = Running::start({
+        command.stdout(Stdio::piped());
+        command
+    });
+    let holder = stage.hold("k");
+    assert!(watcher.first_line().contains("\"pid\""));
+    drop(holder);
+    assert!(watcher.first_line().contains("\"holders\":[]"));
+}
+
+#[test]
+fn doctor_conformance_and_bench_run() {
+    let stage = Stage::new();
+    let done = stage.run(&["doctor"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let done = stage.run(&["conformance"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.out.lines().count(), 6);
+    let done = stage.run(&["--json", "bench", "--time", "50ms", "--tasks", "2"]);
+    let line: serde_json::Value = serde_json::from_str(&done.out).unwrap();
+    assert!(line["operations"].as_u64().unwrap() > 0);
+    assert_eq!(stage.run(&["ls"]).out, "no locks in use\n");
+}

@@ -1,0 +1,126 @@
+//! What is said while a lock is waited for, to logs and machines.
+
+use std::process::Stdio;
+
+use crate::stage::{Done, Running, Stage, TERM, until};
+
+#[test]
+fn f97_a_wait_is_told_with_its_holder_and_its_end() {
+    let stage = Stage::new();
+    let holder = {
+        let args = [
+            "hold",
+            "--no-stdin",
+            "--label",
+            "deployer",
+            "--reason",
+            "release 7\n\x1b[31m",
+            "k",
+        ];
+        let mut command = stage.distlock(&args);
+        let mut holder = Running::start({
+            command.stdout(Stdio::piped());
+            command
+        });
+        holder.first_line();
+        holder
+    };
+    let mut waiter = stage
+        .distlock(&["run", "k", "--", "true"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut lines = std::io::BufReader::new(waiter.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut first).unwrap();
+    assert!(
+        first.contains("waiting for \"k\"") && first.contains("deployer"),
+        "{first}"
+    );
+    // What others wrote stays on one line and cannot move the cursor.
+    assert!(
+        first.contains("release 7") && !first.trim_end().contains(['\n', '\x1b']),
+        "{first:?}"
+    );
+    holder.signal(TERM);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut lines, &mut rest).unwrap();
+    assert!(rest.contains("obtained after"), "{rest}");
+    assert!(waiter.wait().unwrap().success());
+}
+
+#[test]
+fn f96_a_refusal_is_one_clear_line_with_advice() {
+    let stage = Stage::new();
+    let _holder = stage.hold("k");
+    let done = stage.run(&["try", "k", "--", "true"]);
+    let first = done.err.lines().next().unwrap();
+    for word in ["\"k\"", "held by", "pid"] {
+        assert!(first.contains(word), "{word}: {}", done.err);
+    }
+    assert!(done.err.contains("distlock inspect"), "{}", done.err);
+    assert_eq!(stage.run(&["try", "-q", "k", "--", "true"]).err, "");
+}
+
+#[test]
+fn machines_get_each_event_as_a_line_of_json() {
+    let stage = Stage::new();
+    let script = "exec \"$0\" run --status-fd 5 k -- sh -c 'exit 3' 5>events";
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", script, env!("CARGO_BIN_EXE_distlock")])
+        .env("DISTLOCK_URL", stage.url());
+    let done = Done::of(command.current_dir(stage.path("")).output().unwrap());
+    assert_eq!(done.code, Some(3), "{done:?}");
+    let events: Vec<serde_json::Value> = stage
+        .read("events")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["acquired", "started", "ended", "released"]);
+    assert!(events[0]["locks"][0]["token"].is_u64());
+    assert_eq!(events[2]["code"], 3);
+    let done = stage.run(&["--json", "run", "", "--", "true"]);
+    let error: serde_json::Value = serde_json::from_str(&done.err).unwrap();
+    assert_eq!(
+        (&error["kind"], &error["exit"]),
+        (&"invalid_key".into(), &64.into())
+    );
+}
+
+#[test]
+fn break_gives_the_victim_its_grace_and_the_next_one_waits_for_it() {
+    let stage = Stage::new();
+    let mut holder = stage.start(&["run", "k", "--", "sh", "-c", "echo $$ > pid; exec sleep 600"]);
+    let pid: i32 = stage.wait_for("pid").parse().unwrap();
+    let mut next = stage.start(&["run", "-q", "k", "--", "touch", "next"]);
+    until("the waiter", || {
+        stage.run(&["inspect", "k"]).out.contains("waiter:").then_some(())
+    });
+    let broken = stage.run(&["break", "k", "--reason", "maintenance"]);
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    assert_eq!(holder.code(), Some(79));
+    assert!(!crate::stage::lives(pid));
+    // The victim is gone, and the grace keeps everybody out still.
+    assert!(!stage.path("next").exists());
+    assert_eq!(next.code(), Some(0));
+}
+
+#[test]
+fn break_with_another_token_breaks_nothing() {
+    let stage = Stage::new();
+    let mut holder = stage.hold("k");
+    let done = stage.run(&["break", "k", "--reason", "x", "--expect-token", "1"]);
+    assert_eq!(done.code, Some(79), "{done:?}");
+    assert!(!stage.is_free("k") && !holder.has_ended());
+    let seen = stage.run(&["--json", "inspect", "k"]);
+    let lock: serde_json::Value = serde_json::from_str(&seen.out).unwrap();
+    let token = lock["holders"][0]["token"].to_string();
+    let done = stage.run(&["break", "k", "--reason", "x", "--expect-token", &token, "--now"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(holder.code(), Some(79));
+}
