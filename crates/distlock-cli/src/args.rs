@@ -81,10 +81,10 @@ pub(crate) struct Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, override_usage = "distlock run [OPTIONS] KEY... -- CMD [ARG...]")]
     Run(RunArgs),
     /// Run a command if the lock is free now (run --wait 0)
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, override_usage = "distlock try [OPTIONS] KEY... -- CMD [ARG...]")]
     Try(RunArgs),
     /// Hold a lock without a command: a JSON line when held, until end of input or a signal
     Hold(HoldArgs),

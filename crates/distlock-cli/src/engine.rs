@@ -28,7 +28,8 @@ impl Engine {
         }
         match &self.url {
             Some(url) => builder.connect(url).await,
-            None => builder.local(),
+            // No path: the default directory.
+            None => builder.connect("file:").await,
         }
     }
 

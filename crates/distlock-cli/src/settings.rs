@@ -1,6 +1,7 @@
 //! What was asked for, put together from flags, environment and configuration file, and checked.
 
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::engine::Engine;
 use crate::exit::Exit;
 use crate::say::Say;
 use crate::values::Wait;
+
+/// What no engine goes beyond.
+const TTL: RangeInclusive<Duration> = Duration::from_millis(10)..=driver::MAX_TTL;
 
 /// Which engine, and how to speak.
 #[derive(Debug)]
@@ -93,12 +97,24 @@ impl Want {
                 .say
                 .error(Exit::USAGE, "--permits is 0; it must be at least 1", None));
         }
+        let ttl = args.ttl.or(session.config.ttl.map(|t| t.0));
+        if let Some(ttl) = ttl
+            && !TTL.contains(&ttl)
+        {
+            let text = format!(
+                "--ttl is {}; it can be {} to {}, and each engine has a floor of its own",
+                humantime::format_duration(ttl),
+                humantime::format_duration(*TTL.start()),
+                humantime::format_duration(*TTL.end()),
+            );
+            return Err(session.say.error(Exit::USAGE, text, None));
+        }
         let wait = if args.no_wait { Some(Wait::Try) } else { args.wait };
         Ok(Self {
             keys,
             mode,
             wait: wait.or(session.config.wait).unwrap_or(Wait::Forever),
-            ttl: args.ttl.or(session.config.ttl.map(|t| t.0)),
+            ttl,
             min_hold: args.min_hold,
             fifo: args.fifo,
             reason: args.reason.clone(),

@@ -181,8 +181,8 @@ impl std::os::fd::AsFd for SignalFd {
 pub(crate) struct Before {
     /// The guardian: the command dies with it.
     pub(crate) parent: Pid,
-    /// Whether the command leads a process group of its own.
-    pub(crate) own_group: bool,
+    /// The process group to join; `None`: to lead one of its own.
+    pub(crate) group: Option<Pid>,
     /// The terminal to take, when it leads the foreground group.
     pub(crate) terminal: Option<RawFd>,
     /// The signal mask that the wrapper was started with.
@@ -201,7 +201,8 @@ pub(crate) fn prepare(command: &mut Command, before: Before) {
             if libc::getppid() != before.parent.as_raw_nonzero().get() {
                 libc::_exit(128 + libc::SIGKILL);
             }
-            if before.own_group && libc::setpgid(0, 0) == -1 {
+            let group = before.group.map_or(0, |group| group.as_raw_nonzero().get());
+            if libc::setpgid(0, group) == -1 {
                 return Err(io::Error::last_os_error());
             }
             if let Some(tty) = before.terminal {

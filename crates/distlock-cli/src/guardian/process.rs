@@ -230,7 +230,8 @@ impl Guardian {
             &mut command,
             Before {
                 parent: getpid(),
-                own_group,
+                // Not the guardian's, whatever else.
+                group: (!own_group).then_some(self.plan.wrapper_group),
                 terminal,
                 mask: self.plan.mask,
             },
