@@ -117,6 +117,9 @@ impl Supervisor<'_> {
                         let cannot = CannotRun::from_errno(self.program, errno);
                         return self.not_run(cannot.exit(), cannot);
                     }
+                    Ok(Some(Report::TooLate)) => {
+                        return self.not_run(Exit::LOST, "the lock ran out before the command could be started");
+                    }
                     Ok(Some(Report::Stopped { own_group })) => {
                         guardian::stop_own_group(own_group);
                         self.guardian.order(&Order::Continue);

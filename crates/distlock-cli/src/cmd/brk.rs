@@ -18,34 +18,34 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Breaks it.
 pub(crate) fn brk(common: &Common, args: &BreakArgs) -> Exit {
-    contact(common, async |session, locks| {
-        let say = &session.say;
-        let key = match key(&args.key, say) {
-            Ok(key) => key,
-            Err(exit) => return exit,
-        };
-        let how = Break {
-            expect: args.expect_token.map(FencingToken::new),
-            grace: if args.now { Duration::ZERO } else { GRACE },
-            reason: Some(args.reason.clone()),
-        };
-        let holders = match locks.break_lock(&key, how).await {
-            Ok(holders) => holders,
-            Err(e) => return say.failure(&e, Exit::of(&e)),
-        };
-        if say.is_json() {
-            let holders: Vec<_> = holders.iter().map(holder_json).collect();
-            print_line(&json!({ "key": key.as_str(), "broken": holders }).to_string());
-        } else if holders.is_empty() {
-            print_line(&format!("{key:?}: nobody held it"));
-        } else {
-            for holder in &holders {
-                print_line(&format!("{key:?}: taken from {}", one_line(&describe(holder))));
+    contact(
+        common,
+        |say| key(&args.key, say),
+        async |session, locks, key| {
+            let say = &session.say;
+            let how = Break {
+                expect: args.expect_token.map(FencingToken::new),
+                grace: if args.now { Duration::ZERO } else { GRACE },
+                reason: Some(args.reason.clone()),
+            };
+            let holders = match locks.break_lock(&key, how).await {
+                Ok(holders) => holders,
+                Err(e) => return say.failure(&e, Exit::of(&e)),
+            };
+            if say.is_json() {
+                let holders: Vec<_> = holders.iter().map(holder_json).collect();
+                print_line(&json!({ "key": key.as_str(), "broken": holders }).to_string());
+            } else if holders.is_empty() {
+                print_line(&format!("{key:?}: nobody held it"));
+            } else {
+                for holder in &holders {
+                    print_line(&format!("{key:?}: taken from {}", one_line(&describe(holder))));
+                }
+                if !args.now {
+                    print_line("it is told to stop; the next one may hold the lock in 5s");
+                }
             }
-            if !args.now {
-                print_line("it is told to stop; the next one may hold the lock in 5s");
-            }
-        }
-        Exit::OK
-    })
+            Exit::OK
+        },
+    )
 }

@@ -15,31 +15,35 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Runs the cases and prints a line for each.
 pub(crate) fn conformance(common: &Common, args: &ConformanceArgs) -> Exit {
-    contact(common, async |session, locks| {
-        let say = &session.say;
-        let mut failed = 0;
-        for name in CASES {
-            if !args.only.as_deref().is_none_or(|only| name.contains(only)) {
-                continue;
+    contact(
+        common,
+        |_| Ok(()),
+        async |session, locks, ()| {
+            let say = &session.say;
+            let mut failed = 0;
+            for name in CASES {
+                if !args.only.as_deref().is_none_or(|only| name.contains(only)) {
+                    continue;
+                }
+                let key = match Key::new(format!("distlock-conformance:{}", uuid::Uuid::new_v4())) {
+                    Ok(key) => key,
+                    Err(e) => return say.failure(&e, Exit::of(&e)),
+                };
+                let outcome = case(name, &locks, &key).await;
+                failed += u32::from(outcome.is_err());
+                let text = outcome.as_ref().err().map(String::as_str);
+                if say.is_json() {
+                    print_line(&json!({ "case": name, "ok": text.is_none(), "why": text }).to_string());
+                } else {
+                    print_line(&match text {
+                        None => format!("ok    {name}"),
+                        Some(why) => format!("FAIL  {name}: {why}"),
+                    });
+                }
             }
-            let key = match Key::new(format!("distlock-conformance:{}", uuid::Uuid::new_v4())) {
-                Ok(key) => key,
-                Err(e) => return say.failure(&e, Exit::of(&e)),
-            };
-            let outcome = case(name, &locks, &key).await;
-            failed += u32::from(outcome.is_err());
-            let text = outcome.as_ref().err().map(String::as_str);
-            if say.is_json() {
-                print_line(&json!({ "case": name, "ok": text.is_none(), "why": text }).to_string());
-            } else {
-                print_line(&match text {
-                    None => format!("ok    {name}"),
-                    Some(why) => format!("FAIL  {name}: {why}"),
-                });
-            }
-        }
-        if failed == 0 { Exit::OK } else { Exit::FINDINGS }
-    })
+            if failed == 0 { Exit::OK } else { Exit::FINDINGS }
+        },
+    )
 }
 
 const CASES: [&str; 6] = [

@@ -11,23 +11,27 @@ use crate::say::Say;
 
 /// Takes and releases a lock of its own, and asks the engine about itself.
 pub(crate) fn doctor(common: &Common) -> Exit {
-    contact(common, async |session, locks| {
-        let say = &session.say;
-        let url = session.engine.public_url(&locks);
-        let started = std::time::Instant::now();
-        let worked = match round_trip(&locks).await {
-            Ok(()) => started.elapsed(),
-            Err(e) => return say.failure(&e, Exit::of(&e)),
-        };
-        let findings = match locks.doctor().await {
-            Ok(findings) => findings,
-            Err(e) if e.kind() == ErrorKind::Unsupported => Vec::new(),
-            Err(e) => return say.failure(&e, Exit::of(&e)),
-        };
-        report(say, &url, locks.capabilities(), worked, &findings);
-        let bad = findings.iter().any(|f| f.severity == Severity::Error);
-        if bad { Exit::FINDINGS } else { Exit::OK }
-    })
+    contact(
+        common,
+        |_| Ok(()),
+        async |session, locks, ()| {
+            let say = &session.say;
+            let url = session.engine.public_url(&locks);
+            let started = std::time::Instant::now();
+            let worked = match round_trip(&locks).await {
+                Ok(()) => started.elapsed(),
+                Err(e) => return say.failure(&e, Exit::of(&e)),
+            };
+            let findings = match locks.doctor().await {
+                Ok(findings) => findings,
+                Err(e) if e.kind() == ErrorKind::Unsupported => Vec::new(),
+                Err(e) => return say.failure(&e, Exit::of(&e)),
+            };
+            report(say, &url, locks.capabilities(), worked, &findings);
+            let bad = findings.iter().any(|f| f.severity == Severity::Error);
+            if bad { Exit::FINDINGS } else { Exit::OK }
+        },
+    )
 }
 
 async fn round_trip(client: &distlock_core::Client) -> Result<(), Error> {

@@ -12,19 +12,19 @@ use crate::waiting::describe;
 
 /// Shows who holds a lock and who waits for it.
 pub(crate) fn inspect(common: &Common, args: &InspectArgs) -> Exit {
-    contact(common, async |session, locks| {
-        let say = &session.say;
-        let key = match key(&args.key, say) {
-            Ok(key) => key,
-            Err(exit) => return exit,
-        };
-        match locks.inspect(&key).await {
-            Ok(info) if say.is_json() => print_line(&info_json(&info).to_string()),
-            Ok(info) => show(&info, &session.engine.public_url(&locks)),
-            Err(e) => return say.failure(&e, Exit::of(&e)),
-        }
-        Exit::OK
-    })
+    contact(
+        common,
+        |say| key(&args.key, say),
+        async |session, locks, key| {
+            let say = &session.say;
+            match locks.inspect(&key).await {
+                Ok(info) if say.is_json() => print_line(&info_json(&info).to_string()),
+                Ok(info) => show(&info, &session.engine.public_url(&locks)),
+                Err(e) => return say.failure(&e, Exit::of(&e)),
+            }
+            Exit::OK
+        },
+    )
 }
 
 /// A lock for machines.

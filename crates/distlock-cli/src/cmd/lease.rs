@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::str::FromStr;
 
-use distlock::Locks;
 use distlock_core::{Error, ErrorKind, Guard, Lease, Release};
 use serde_json::{Value, json};
 
@@ -90,14 +89,11 @@ fn with_lease(
     handle: &str,
     what: impl AsyncFnOnce(Guard, &str, &Say) -> Result<(), Error>,
 ) -> Exit {
-    contact(common, async |session, locks| {
+    let read = |say: &Say| read_handle(handle).map_err(|e| say.failure(&e, Exit::USAGE));
+    contact(common, read, async |session, locks, lease| {
         let say = &session.say;
-        let lease = match read_handle(handle) {
-            Ok(lease) => lease,
-            Err(e) => return say.failure(&e, Exit::USAGE),
-        };
         let url = session.engine.public_url(&locks);
-        let done = match resume(&locks, &lease).await {
+        let done = match locks.resume(&lease).await {
             Ok(guard) => what(guard, &url, say).await,
             Err(e) => Err(e),
         };
@@ -106,10 +102,6 @@ fn with_lease(
             Err(e) => say.failure(&e, Exit::of(&e)),
         }
     })
-}
-
-async fn resume(locks: &Locks, lease: &Lease) -> Result<Guard, Error> {
-    locks.resume(lease).await
 }
 
 fn read_handle(handle: &str) -> Result<Lease, Error> {

@@ -23,33 +23,39 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// Lists, once or again and again.
 pub(crate) fn ls(common: &Common, args: &LsArgs) -> Exit {
-    contact(common, async |session, locks| {
-        let say = &session.say;
-        let mut before: Option<Vec<LockInfo>> = None;
-        loop {
-            let now = match all(&locks, &args.prefix).await {
-                Ok(now) => now,
-                Err(e) if args.watch && before.is_some() => {
-                    // It may come back.
-                    say.failure(&e, Exit::of(&e));
-                    tokio::time::sleep(PERIOD * 4).await;
-                    continue;
+    contact(
+        common,
+        |_| Ok(()),
+        async |session, locks, ()| {
+            let say = &session.say;
+            let mut before: Option<Vec<LockInfo>> = None;
+            loop {
+                let now = match all(&locks, &args.prefix).await {
+                    Ok(now) => now,
+                    Err(e) if args.watch && before.is_some() => {
+                        // It may come back.
+                        say.failure(&e, Exit::of(&e));
+                        tokio::time::sleep(PERIOD * 4).await;
+                        continue;
+                    }
+                    Err(e) => return say.failure(&e, Exit::of(&e)),
+                };
+                match &before {
+                    _ if say.is_json() => changes(before.as_deref().unwrap_or_default(), &now),
+                    None => show(&now, args.watch),
+                    Some(before) if !same(before, &now) || std::io::stdout().is_terminal() => {
+                        show(&now, true)
+                    }
+                    Some(_) => {}
                 }
-                Err(e) => return say.failure(&e, Exit::of(&e)),
-            };
-            match &before {
-                _ if say.is_json() => changes(before.as_deref().unwrap_or_default(), &now),
-                None => show(&now, args.watch),
-                Some(before) if !same(before, &now) || std::io::stdout().is_terminal() => show(&now, true),
-                Some(_) => {}
+                if !args.watch {
+                    return Exit::OK;
+                }
+                before = Some(now);
+                tokio::time::sleep(PERIOD).await;
             }
-            if !args.watch {
-                return Exit::OK;
-            }
-            before = Some(now);
-            tokio::time::sleep(PERIOD).await;
-        }
-    })
+        },
+    )
 }
 
 async fn all(locks: &Locks, prefix: &str) -> Result<Vec<LockInfo>, Error> {

@@ -18,12 +18,22 @@ use crate::args::Common;
 use crate::engine::GOODBYE;
 use crate::exit::Exit;
 use crate::runtime;
+use crate::say::Say;
 use crate::settings::Session;
 
-/// Connects, does one thing, says goodbye: the frame of the subcommands that do not wait for a lock.
-fn contact(common: &Common, what: impl AsyncFnOnce(&Session, Locks) -> Exit) -> Exit {
+/// Checks what was asked for, connects, does one thing, says goodbye: the frame of the subcommands that do not wait
+/// for a lock.
+fn contact<T>(
+    common: &Common,
+    check: impl FnOnce(&Say) -> Result<T, Exit>,
+    what: impl AsyncFnOnce(&Session, Locks, T) -> Exit,
+) -> Exit {
     let session = match Session::open(common, None) {
         Ok(session) => session,
+        Err(exit) => return exit,
+    };
+    let checked = match check(&session.say) {
+        Ok(checked) => checked,
         Err(exit) => return exit,
     };
     let runtime = match runtime::current_thread() {
@@ -37,7 +47,7 @@ fn contact(common: &Common, what: impl AsyncFnOnce(&Session, Locks) -> Exit) -> 
     runtime.block_on(async {
         match session.engine.connect(session.config.label.as_deref()).await {
             Ok(locks) => {
-                let exit = what(&session, locks.clone()).await;
+                let exit = what(&session, locks.clone(), checked).await;
                 locks.shutdown(GOODBYE).await;
                 exit
             }

@@ -192,6 +192,9 @@ impl Guardian {
         self.liveness = liveness;
         self.deadline = Moment::from_nanos(start.deadline);
         self.kill_after = Duration::from_nanos(start.kill_after_ns);
+        if self.deadline <= self.clock.now() {
+            return self.report(&Report::TooLate);
+        }
         match self.spawn(&start.env) {
             Ok((pid, own_group)) => {
                 self.placement.started(pid, own_group);

@@ -49,6 +49,8 @@ pub(crate) enum Report {
     Failed {
         errno: i32,
     },
+    /// The deadline had passed before the command could be started; nothing was.
+    TooLate,
     /// The command was stopped, as by Ctrl-Z; with its own group, the wrapper's has to stop too.
     Stopped {
         own_group: bool,

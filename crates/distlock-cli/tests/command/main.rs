@@ -6,6 +6,7 @@ mod hold;
 mod lease;
 mod nested;
 mod passing;
+mod place;
 mod reading;
 mod signals;
 mod stage;

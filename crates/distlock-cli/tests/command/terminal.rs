@@ -81,6 +81,22 @@ impl<'a> Terminal<'a> {
         })
     }
 
+    /// Types a line until its effect is a line of the screen. (What is typed while a shell changes the terminal's
+    /// modes may stay unread.)
+    fn types_until(&self, text: &str, effect: &str) {
+        let mut asked = 0;
+        until(effect, || {
+            if asked % 200 == 0 {
+                self.line(text);
+            }
+            asked += 1;
+            self.screen()
+                .lines()
+                .any(|l| l.trim_end() == effect)
+                .then_some(())
+        });
+    }
+
     /// Waits until a line of the screen is exactly this.
     fn sees_line(&self, text: &str) {
         until(&format!("the line {text:?}"), || {
@@ -135,32 +151,14 @@ fn f82_ctrl_z_stops_the_job_and_fg_brings_it_back_with_the_terminal() {
     let Some(terminal) = Terminal::open(&stage) else {
         return;
     };
-    terminal.line("$D run k -- cat; echo code=$?");
-    terminal.line("one");
-    until("the echo", || {
-        (terminal
-            .screen()
-            .lines()
-            .filter(|l| l.trim_end() == "one")
-            .count()
-            == 2)
-            .then_some(())
-    });
+    terminal.line("$D run k -- sed -u s/^/got-/; echo code=$?");
+    terminal.types_until("one", "got-one");
     terminal.key("C-z");
     terminal.sees("Stopped");
     terminal.line("echo shell=$((1+1))");
     terminal.sees_line("shell=2");
     terminal.line("fg");
-    terminal.line("two");
-    until("the echo", || {
-        (terminal
-            .screen()
-            .lines()
-            .filter(|l| l.trim_end() == "two")
-            .count()
-            == 2)
-            .then_some(())
-    });
+    terminal.types_until("two", "got-two");
     terminal.key("C-d");
     until("the lock", || stage.is_free("k").then_some(()));
     terminal.line("echo shell=$((1+2))");
@@ -189,8 +187,7 @@ fn bg_goes_on_without_the_terminal_and_fg_gives_it_back() {
             })
     });
     terminal.line("fg");
-    terminal.line("words");
-    terminal.sees_line("got words");
+    terminal.types_until("words", "got words");
 }
 
 #[test]
@@ -275,31 +272,17 @@ fn a_script_under_ctrl_z_stops_as_a_whole() {
     let Some(terminal) = Terminal::open(&stage) else {
         return;
     };
-    std::fs::write(stage.path("script"), "$D run k -- cat\necho after=$?\n").unwrap();
+    std::fs::write(
+        stage.path("script"),
+        "$D run k -- sed -u s/^/got-/\necho after=$?\n",
+    )
+    .unwrap();
     terminal.line("export D; sh script");
-    terminal.line("one");
-    until("the echo", || {
-        (terminal
-            .screen()
-            .lines()
-            .filter(|l| l.trim_end() == "one")
-            .count()
-            == 2)
-            .then_some(())
-    });
+    terminal.types_until("one", "got-one");
     terminal.key("C-z");
     terminal.sees("Stopped");
     terminal.line("fg");
-    terminal.line("two");
-    until("the echo", || {
-        (terminal
-            .screen()
-            .lines()
-            .filter(|l| l.trim_end() == "two")
-            .count()
-            == 2)
-            .then_some(())
-    });
+    terminal.types_until("two", "got-two");
     terminal.key("C-d");
     terminal.sees_line("after=0");
 }
