@@ -65,8 +65,9 @@ impl Place {
         self.dir.is_in_place() && self.table.is_in_place(&self.dir)
     }
 
-    /// Reads the FIFO on the caller's runtime as well, which saves its waiters a detour over the engine thread (about
-    /// 30 µs of 50).
+    /// Reads the FIFO on the caller's runtime as well, so that its waiters need no detour over the engine thread. When
+    /// it was added, the median hand-off of `examples/handoff.rs` hardly moved (50 to 45 µs for `Fifo`, not at all for
+    /// `Any`, on a busy machine).
     pub(crate) fn listen_here(&self) {
         // Without I/O a runtime can only panic; see `listen`.
         if cfg!(panic = "unwind")
