@@ -151,7 +151,7 @@ fn word(e: &RedisError) -> Option<&'static str> {
     if let Some(word) = WORDS.iter().find(inside) {
         return Some(word);
     }
-    if detail.contains("user executing the script") {
+    if detail.contains("user executing the script") || detail.contains("ACL failure in script") {
         return Some("NOPERM");
     }
     if detail.contains("can't write against a read only replica") || detail.contains("read only replica") {

@@ -30,7 +30,9 @@ mod script;
 mod seen;
 mod shape;
 mod site;
+mod url;
 
-pub use crate::config::{Config, Endpoint, Layout, Secret, Tls, UrlParts, ValueFormat, parameters};
+pub use crate::config::{Config, Endpoint, Layout, Secret, Tls, ValueFormat};
 pub use crate::driver::open;
 pub use crate::gate::{Stale, guarded_set};
+pub use crate::url::{UrlParts, parameters};

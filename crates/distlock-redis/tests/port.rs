@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{MS, Peer, config, int, is_held, keys, token, until};
 use distlock_core::FencingToken;
 use distlock_core::driver::{
-    DriverErrorKind, Hold, Line, LostReason, Mode, Order, Refusal, Released, Renewal, Standing, Want,
+    Break, DriverErrorKind, Hold, Line, LostReason, Mode, Order, Refusal, Released, Renewal, Standing, Want,
 };
 use distlock_redis::{Layout, ValueFormat};
 use distlock_testkit::servers::{Redis, Resp, or_skip};
@@ -88,7 +88,6 @@ async fn asking_again_is_the_same_hold_and_the_same_token() {
         assert_eq!(token(&first), token(&second), "{mode:?}");
         assert_eq!(token(&first).is_some(), mode.is_exclusive());
         assert_eq!(claim.release(None).await.unwrap(), Released::Freed, "{mode:?}");
-        let exclusive = matches!(mode, Mode::Slot { .. });
         let mut other = peer
             .driver
             .claim(Arc::new(Want {
@@ -105,7 +104,6 @@ async fn asking_again_is_the_same_hold_and_the_same_token() {
             other.try_acquire().await.unwrap_err().kind,
             DriverErrorKind::Closed
         ));
-        let _ = exclusive;
     }
 }
 
@@ -159,7 +157,7 @@ async fn a_release_rings_the_waiter_of_every_kind() {
             "{have:?} {order:?}: the waiter is not subscribed: {recheck:?}"
         );
         if let Some(seen) = seen {
-            assert_eq!(seen.here, false);
+            assert!(!seen.here);
         }
         want.bell.take();
         assert_eq!(held.release(None).await.unwrap(), Released::Freed);
@@ -430,9 +428,8 @@ async fn a_lock_that_is_taken_away_is_told_within_a_second() {
         // Renewed once, as the keeper does: the notice must survive our own writes.
         assert!(matches!(renew(peer, &want, None).await, Renewal::Good(_)));
         want.bell.take();
-        let quiet = tokio::time::timeout(700 * MS, want.bell.rung()).await;
-        // The first connection of the hub rings everybody once.
-        let _ = quiet;
+        // Past the first check of the hub, which rings everybody once when it connects.
+        let _ = tokio::time::timeout(700 * MS, want.bell.rung()).await;
         assert!(matches!(renew(peer, &want, None).await, Renewal::Good(_)));
         want.bell.take();
         if key == "forced" {
@@ -555,5 +552,51 @@ async fn f50_scripts_that_the_server_forgot_are_sent_again() {
         );
         flush().await;
         assert_eq!(claim.release(None).await.unwrap(), Released::Freed, "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_break_is_told_at_once_with_its_reason_for_every_kind() {
+    let redis = redis!();
+    let (a, b) = (
+        Peer::new(config(&redis.address())).await,
+        Peer::new(config(&redis.address())).await,
+    );
+    for (mode, order) in [
+        (Mode::Mutex, Order::Any),
+        (Mode::Mutex, Order::Fifo),
+        (Mode::Read, Order::Any),
+        (Mode::Write, Order::Any),
+        (Mode::Slot { of: 2 }, Order::Any),
+    ] {
+        let key = format!("broken:{mode:?}:{order:?}").replace(['{', '}', ' '], "");
+        let want = Arc::new(Want {
+            mode,
+            order,
+            ..a.want(&key)
+        });
+        let mut claim = a.driver.claim(want.clone()).unwrap();
+        assert!(is_held(&claim.try_acquire().await.unwrap()));
+        let _ = tokio::time::timeout(700 * MS, want.bell.rung()).await;
+        want.bell.take();
+        let how = Break {
+            reason: Some("deploy".into()),
+            ..Break::default()
+        };
+        let told = b
+            .driver
+            .inspect()
+            .unwrap()
+            .break_lock(&want.key, &how)
+            .await
+            .unwrap();
+        assert_eq!(told.len(), 1, "{mode:?}: {told:?}");
+        let rung = tokio::time::timeout(Duration::from_secs(1), want.bell.rung()).await;
+        assert!(rung.is_ok(), "{mode:?}: not told");
+        let said = renew(&a, &want, None).await;
+        assert!(
+            matches!(&said, Renewal::Lost(LostReason::Broken { reason: Some(why) }) if why == "deploy"),
+            "{mode:?}: {said:?}"
+        );
     }
 }

@@ -10,7 +10,12 @@ local function may(...)
   local said = redis.pcall(...)
   if type(said) == 'table' and said['err'] then
     local why = said['err']
-    if string.find(why, 'NOPERM', 1, true) or string.find(why, 'user executing the script', 1, true) then
+    -- Redis 6.2, 7.0, and newer ones (and Valkey) say it in three ways.
+    if
+      string.find(why, 'NOPERM', 1, true)
+      or string.find(why, 'user executing the script', 1, true)
+      or string.find(why, 'ACL failure', 1, true)
+    then
       denied[#denied + 1] = table.concat({...}, ' ', 1, 2)
     end
   end
