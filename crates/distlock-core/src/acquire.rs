@@ -258,7 +258,7 @@ impl Plan {
                         return Err(self.error(e));
                     }
                     if tries > 1 {
-                        let until = (now + backoff.pause()).min(deadline);
+                        let until = (now + backoff.pause(clock.unit())).min(deadline);
                         clock.deadline(until, attempt.want.bell.rung()).await;
                         if clock.now() >= deadline {
                             return Err(self.error(e));
@@ -278,7 +278,7 @@ impl Plan {
         let recheck = recheck.max(Duration::from_millis(1));
         match self.client.promises.wakes {
             Wakes::Notified => recheck,
-            Wakes::Paced => recheck.mul_f64(0.8 + 0.4 * rand::random::<f64>()),
+            Wakes::Paced => recheck.mul_f64(0.8 + 0.4 * self.client.engine.clock().unit()),
         }
     }
 

@@ -126,7 +126,7 @@ impl Job {
             if clock.now() >= until {
                 return;
             }
-            clock.sleep(pace.pause()).await;
+            clock.sleep(pace.pause(clock.unit())).await;
         }
         drop(pending);
         drop(self.permit.take());

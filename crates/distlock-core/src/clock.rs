@@ -88,6 +88,14 @@ impl Clock {
         .await
     }
 
+    /// A random number in [0, 1), for jitter. A manual clock gives a sequence that its seed determines.
+    pub fn unit(&self) -> f64 {
+        match self {
+            Self::Boot(_) => rand::random(),
+            Self::Manual(c) => c.unit(),
+        }
+    }
+
     fn timers(&self) -> &Timers {
         match self {
             Self::Boot(timers) => timers,

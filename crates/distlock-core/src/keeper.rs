@@ -317,7 +317,7 @@ impl Keeper {
         }
         let pause = {
             let mut backoff = hold.watch.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-            backoff.get_or_insert_with(|| Backoff::within(hold.ttl())).pause()
+            backoff.get_or_insert_with(|| Backoff::within(hold.ttl())).pause(self.clock.unit())
         };
         self.renew_at(hold, self.clock.now() + pause);
     }

@@ -204,7 +204,7 @@ impl Set {
         let clock = self.plans[0].client.engine.clock();
         let start = clock.now();
         loop {
-            let slice = Duration::from_millis(100 + u64::from(rand::random::<u8>()));
+            let slice = Duration::from_millis(100).mul_f64(1.0 + 2.0 * clock.unit());
             let mut taken = Guard::new(Vec::new());
             let mut busy = None;
             for plan in &self.plans {

@@ -56,11 +56,11 @@ impl Backoff {
         )
     }
 
-    /// The next pause.
-    pub(crate) fn pause(&mut self) -> Duration {
+    /// The next pause; `unit` is random in [0, 1).
+    pub(crate) fn pause(&mut self, unit: f64) -> Duration {
         let d = self.next;
         self.next = (d * 2).min(self.most);
-        jittered(d, rand::random())
+        jittered(d, unit)
     }
 
     pub(crate) fn reset(&mut self) {
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn back_off_grows_to_its_ceiling_and_resets() {
         let mut b = Backoff::new(Duration::from_millis(10), Duration::from_millis(50));
-        let pauses: Vec<_> = (0..5).map(|_| b.pause()).collect();
+        let pauses: Vec<_> = (0..5).map(|_| b.pause(0.5)).collect();
         assert!(pauses[0] <= Duration::from_millis(10) && pauses[0] >= Duration::from_millis(5));
         assert!(pauses[4] <= Duration::from_millis(50) && pauses[4] >= Duration::from_millis(25));
         b.reset();
-        assert!(b.pause() <= Duration::from_millis(10));
+        assert!(b.pause(0.5) <= Duration::from_millis(10));
     }
 
     #[test]

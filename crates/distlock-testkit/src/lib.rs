@@ -6,6 +6,7 @@ pub mod gates;
 pub mod history;
 pub mod proxy;
 pub mod servers;
+pub mod simulation;
 pub mod store;
 pub mod torture;
 pub mod worker;

@@ -30,12 +30,29 @@ pub struct ManualClock(pub(super) Arc<Manual>);
 pub(super) struct Manual {
     now: AtomicU64,
     pub(super) timers: Timers,
+    random: AtomicU64,
 }
 
 impl ManualClock {
     /// A clock at its start.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A clock at its start whose random numbers begin elsewhere: a simulation replays exactly by its seed.
+    pub fn seeded(seed: u64) -> Self {
+        let clock = Self::default();
+        clock.0.random.store(seed, Ordering::Relaxed);
+        clock
+    }
+
+    /// The next number of the SplitMix64 sequence (Steele, Lea, Flood, 2014), in [0, 1).
+    pub(super) fn unit(&self) -> f64 {
+        const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut z = self.0.random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Now.
