@@ -15,6 +15,7 @@ use crate::driver::{Claim, DriverError, Grant, Holder, Line, Mode, Reached, Stan
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
 use crate::key::Key;
+use crate::mutant;
 use crate::observe::{Attempt as Seen, WAIT_NOTICE};
 use crate::pace::{self, Backoff, Floor};
 use crate::queue::Permit;
@@ -186,11 +187,10 @@ impl Plan {
             match found {
                 Some(Ok(Standing::Held(grant))) => {
                     client.observe.attempt(&self.key, Seen::Held, now.since(looked));
-                    #[cfg(distlock_mutant = "deadline_from_reply")]
-                    let grant = Grant {
-                        valid_until: now + self.ttl,
-                        ..grant
-                    };
+                    let mut grant = grant;
+                    if mutant::is("deadline_from_reply") {
+                        grant.valid_until = now + self.ttl;
+                    }
                     if now < grant.valid_until.before(pace::margin(self.ttl)) {
                         return self.granted(start, now, grant, attempt);
                     }
@@ -229,7 +229,7 @@ impl Plan {
                         permit.saw(&holder);
                     }
                     let mut recheck = self.recheck(recheck);
-                    if cfg!(distlock_mutant = "no_second_look") {
+                    if mutant::is("no_second_look") {
                         recheck = crate::driver::MAX_TTL;
                     }
                     let until = (now + recheck).min(deadline).min(notice);

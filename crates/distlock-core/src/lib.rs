@@ -6,6 +6,8 @@ pub mod driver;
 pub mod engine;
 pub mod line;
 pub mod memory;
+#[doc(hidden)]
+pub mod mutant;
 pub mod per_runtime;
 
 mod acquire;

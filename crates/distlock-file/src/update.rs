@@ -196,19 +196,16 @@ fn commit(
     })
 }
 
-#[cfg(not(distlock_mutant = "file_cas"))]
 fn swing(table: &Table, bucket: usize, from: Root, to: Root) -> bool {
+    if distlock_core::mutant::is("file_cas") {
+        // A writer that was overtaken overwrites what others committed.
+        table.root(bucket).store(to.word(), Ordering::Release);
+        return true;
+    }
     table
         .root(bucket)
         .compare_exchange(from.word(), to.word(), Ordering::AcqRel, Ordering::Acquire)
         .is_ok()
-}
-
-/// The seeded fault: a writer that was overtaken overwrites what others committed. The suites must catch it.
-#[cfg(distlock_mutant = "file_cas")]
-fn swing(table: &Table, bucket: usize, _from: Root, to: Root) -> bool {
-    table.root(bucket).store(to.word(), Ordering::Release);
-    true
 }
 
 fn lock_slot<'a>(

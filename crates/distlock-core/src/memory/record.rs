@@ -176,7 +176,7 @@ impl Record {
     fn grant_to(&mut self, want: &Arc<Want>, now: Moment) -> Grant {
         let token = want.mode.is_exclusive().then(|| {
             let last = self.last_token();
-            if cfg!(distlock_mutant = "token_not_bumped") && last > 0 {
+            if crate::mutant::is("token_not_bumped") && last > 0 {
                 FencingToken::new(last)
             } else {
                 FencingToken::new(last.saturating_add(1))
@@ -204,7 +204,7 @@ impl Record {
         rings: &mut Rings,
     ) -> Released {
         self.prune(now, rings);
-        let any_owner = cfg!(distlock_mutant = "release_without_owner_check");
+        let any_owner = crate::mutant::is("release_without_owner_check");
         let answer = match self.holders.iter().position(|p| p.is(owner) || any_owner) {
             Some(at) => {
                 match keep.filter(|keep| !keep.is_zero()) {
@@ -245,7 +245,7 @@ impl Record {
             None => LostReason::Taken,
         };
         self.prune(now, rings);
-        if cfg!(distlock_mutant = "renew_acquires") && self.is_turn_of(hold.want.mode, None) {
+        if crate::mutant::is("renew_acquires") && self.is_turn_of(hold.want.mode, None) {
             return Renewal::Good(self.grant_to(&hold.want, now).valid_until);
         }
         Renewal::Lost(reason)
