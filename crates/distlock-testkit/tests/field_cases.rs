@@ -50,6 +50,7 @@ impl Scene {
         let bounds = Bounds {
             takeover: second,
             death_at_once: true,
+            dead_waiter: Duration::ZERO,
             handoff: second,
             told: second,
         };

@@ -61,9 +61,17 @@ async fn torture(args: Args) -> Result<bool, StartError> {
     let engine = EngineUnderTest::start(&args.engine).await?;
     let time = Duration::from_secs_f64(args.minutes * 60.0);
     let mut plan = Plan::new(args.seed, time, engine.ttl());
-    // The full run of five minutes is to kill 2,000 holders and to stop 200.
-    plan.kills = args.kills.unwrap_or((args.minutes * 400.0) as usize);
-    plan.stops = args.stops.unwrap_or((args.minutes * 40.0) as usize);
+    // On the file engine, whose locks are free at once, the full run of five minutes is to kill 2,000 holders and to
+    // stop 200.
+    let (kills, stops) = match engine.bounds(plan.ttl).death_at_once {
+        true => (400.0, 40.0),
+        false => (40.0, 20.0),
+    };
+    if !engine.bounds(plan.ttl).death_at_once {
+        plan.kill_every = plan.ttl * 3;
+    }
+    plan.kills = args.kills.unwrap_or((args.minutes * kills) as usize);
+    plan.stops = args.stops.unwrap_or((args.minutes * stops) as usize);
     println!("{} ({}), seed {}", engine.name(), engine.url(), plan.seed);
     let minimum = Minimum {
         grants: (args.minutes * 3000.0) as usize,
@@ -71,7 +79,7 @@ async fn torture(args: Args) -> Result<bool, StartError> {
         kills: plan.kills,
         stops: plan.stops,
         faults: 0,
-        takeovers: plan.stops,
+        takeovers: plan.stops / 2,
     };
     let worker = worker_beside()?;
     let mut report = run(&engine, &worker, &plan, minimum).await?;

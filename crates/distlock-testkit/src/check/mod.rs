@@ -78,6 +78,8 @@ pub struct Bounds {
     pub takeover: Duration,
     /// Whether the engine frees the lock of a dead process before its lease has run out.
     pub death_at_once: bool,
+    /// How long a waiter that died in line may keep the others waiting, however many died with it.
+    pub dead_waiter: Duration,
     /// From a clean release to the next grant when somebody waits.
     pub handoff: Duration,
     /// How late a holder may be told that its validity has ended, and how late after SIGCONT.

@@ -100,20 +100,27 @@ pub(super) fn waited_in_vain<'a>(
     }
     // Contenders that died or stood still meanwhile may have been granted without a trace; each may keep the others
     // waiting for its lease.
-    let silent = |h: &&Hold| {
-        let memory = if bounds.death_at_once { 0 } else { h.ttl };
-        let (asked, to) = h.wait(u64::MAX);
-        let died = h
-            .killed
-            .is_some_and(|at| at.saturating_add(memory) >= from && at <= next && to == at);
-        let stood = |&(stopped, going): &(u64, u64)| stopped <= next && going.saturating_add(bound) >= from;
-        asked <= next && to >= from && (died || history.stops(h.id.process).iter().any(stood))
+    let dead_waiter = nanos(bounds.dead_waiter);
+    let died = |h: &Hold| {
+        let memory = if bounds.death_at_once {
+            0
+        } else {
+            h.ttl.max(dead_waiter)
+        };
+        let (_, to) = h.wait(u64::MAX);
+        h.killed
+            .is_some_and(|at| at.saturating_add(memory) >= from && at <= next && to == at)
     };
-    let silent: u64 = holds
-        .iter()
-        .filter(silent)
-        .map(|h| h.ttl.saturating_add(bound))
-        .sum();
+    let stood = |h: &Hold| {
+        let (asked, to) = h.wait(u64::MAX);
+        let stood = |&(stopped, going): &(u64, u64)| stopped <= next && going.saturating_add(bound) >= from;
+        asked <= next && to >= from && history.stops(h.id.process).iter().any(stood)
+    };
+    let silent = holds.iter().filter(|h| died(h) || stood(h));
+    let mut silent: u64 = silent.map(|h| h.ttl.saturating_add(bound)).sum();
+    if holds.iter().any(died) {
+        silent = silent.saturating_add(dead_waiter);
+    }
     holds.iter().find_map(|h| {
         let (asked, to) = h.wait(history.end());
         let late = from.max(asked).saturating_add(bound).saturating_add(silent);

@@ -94,6 +94,12 @@ impl EngineUnderTest {
             // The record outlives the validity by the margin, and is found expired by the next look.
             takeover: slack + ttl / 10,
             death_at_once: matches!(self.servers, Servers::Directory(_)),
+            dead_waiter: match self.servers {
+                Servers::Directory(_) => Duration::ZERO,
+                // A waiter in a fair queue keeps its place for three rechecks, of two seconds for the first ones.
+                Servers::Redis(_) => Duration::from_secs(7),
+                _ => ttl,
+            },
             handoff: slack + ttl / 10,
             told: slack,
         }

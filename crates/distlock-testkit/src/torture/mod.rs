@@ -29,6 +29,9 @@ pub struct Plan {
     pub time: Duration,
     /// How many holders are killed at least: the run goes on until then, up to ten times its time.
     pub kills: usize,
+    /// The longest pause between two kills. Where a dead holder keeps its lock for its lease, many kills leave
+    /// nothing to be seen but expiries.
+    pub kill_every: Duration,
     /// How many holders are stopped past their lease at least.
     pub stops: usize,
     /// The number of worker processes.
@@ -44,26 +47,29 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Eight workers of two tasks each on three mutexes, a read/write lock and a semaphore.
+    /// Eight workers of two tasks each on two mutexes, a fair one, a read/write lock and a
+    /// semaphore.
     pub fn new(seed: u64, time: Duration, ttl: Duration) -> Self {
-        let key = |key: &str, mode| LoadKey {
+        let key = |key: &str, mode, fifo_percent| LoadKey {
             key: key.into(),
             mode,
+            fifo_percent,
         };
         Self {
             seed,
             time,
             kills: 0,
+            kill_every: Duration::from_millis(20),
             stops: 0,
             workers: 8,
             tasks: 2,
             ttl,
             keys: vec![
-                key("mutex:1", Mode::Mutex),
-                key("mutex:2", Mode::Mutex),
-                key("mutex:3", Mode::Mutex),
-                key("readers-writer", Mode::Read),
-                key("slots", Mode::Slot { of: 2 }),
+                key("mutex:1", Mode::Mutex, 0),
+                key("mutex:2", Mode::Mutex, 0),
+                key("fair", Mode::Mutex, 50),
+                key("readers-writer", Mode::Read, 0),
+                key("slots", Mode::Slot { of: 2 }, 0),
             ],
             reckless: false,
         }
@@ -79,7 +85,6 @@ impl Plan {
             // Keeps the rate of acquisitions low enough that the machine is not the fault.
             pause_us: (1_000, 60_000),
             long_percent: if self.reckless { 0 } else { 2 },
-            fifo_percent: 20,
             reckless: self.reckless,
         }
     }

@@ -89,7 +89,11 @@ async fn torment(
 ) -> io::Result<()> {
     let mut random = StdRng::seed_from_u64(plan.seed ^ fault as u64);
     while !progress.over.load(Ordering::Relaxed) {
-        sleep(Duration::from_millis(random.random_range(2..20))).await;
+        let pause = match fault {
+            Fault::Kill => plan.kill_every,
+            Fault::Stop => Duration::from_millis(20),
+        };
+        sleep(pause.mul_f64(random.random_range(0.1..1.0))).await;
         let Some(mut victim) = holder(&seats, &mut random) else {
             continue;
         };

@@ -99,8 +99,6 @@ pub struct Load {
     pub pause_us: (u64, u64),
     /// How many of a hundred sections last one and a half leases, so that they must be renewed.
     pub long_percent: u32,
-    /// How many of a hundred acquisitions insist on their turn.
-    pub fifo_percent: u32,
     /// Ignores deadlines and tokens: the deliberately broken client that every run must be able to catch.
     pub reckless: bool,
 }
@@ -113,6 +111,8 @@ pub struct LoadKey {
     /// What it is used as; [`Mode::Read`] stands for a read/write lock.
     #[serde(with = "ModeDef")]
     pub mode: Mode,
+    /// How many of a hundred acquisitions insist on their turn.
+    pub fifo_percent: u32,
 }
 
 /// A worker's reply.

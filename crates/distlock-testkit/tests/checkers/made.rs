@@ -12,6 +12,7 @@ pub(crate) fn bounds() -> Bounds {
     Bounds {
         takeover: Duration::from_millis(50),
         death_at_once: true,
+        dead_waiter: Duration::ZERO,
         handoff: Duration::from_millis(50),
         told: Duration::from_millis(50),
     }

@@ -79,7 +79,7 @@ async fn contend(
                 Mode::Read if random.random_bool(0.3) => Mode::Write,
                 mode => mode,
             },
-            fifo: random.random_range(0..100) < load.fifo_percent,
+            fifo: random.random_range(0..100) < key.fifo_percent,
             ttl_ms: load.ttl_ms,
             wait_ms: Some(load.ttl_ms * 20),
             renew: true,
