@@ -236,13 +236,12 @@ pub(crate) fn whole_line(lock: &str) -> RangeRequest {
     RangeRequest { sort_order: Sort::Ascend.into(), sort_target: Target::Create.into(), ..all(lock) }
 }
 
-/// Whether this key, made at this revision, is still there; reads it.
-pub(crate) fn is_there(key: &str, at: i64) -> TxnRequest {
-    TxnRequest {
-        compare: vec![equal(key, CompareTarget::Create(at))],
-        success: vec![one(key).into()],
-        failure: Vec::new(),
-    }
+/// How many keys [`read_all`] may be asked for; etcd takes 128 operations in a transaction.
+pub(crate) const READ_ALL: usize = 100;
+
+/// Reads these keys at one moment.
+pub(crate) fn read_all<'k>(keys: impl Iterator<Item = &'k str>) -> TxnRequest {
+    TxnRequest { success: keys.map(|key| one(key).into()).collect(), ..Default::default() }
 }
 
 /// Writes another value to a key, on the lease that it has, or on another one.

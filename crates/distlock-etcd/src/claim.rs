@@ -154,7 +154,14 @@ impl EtcdClaim {
             Joined::Made { at } => {
                 place.stands(at);
                 let view = self.ask(&place).view(&reply, 1);
-                self.stand(&place, &view, reply.revision()).map(Some)
+                if let Err(refused) = self.check_kind(view.first) {
+                    // Nobody shall wait behind us; what fails here is released by the caller.
+                    if self.leave(&place).await.is_ok() {
+                        self.drop_place();
+                    }
+                    return Err(refused);
+                }
+                Ok(Some(self.stand(&place, &view, reply.revision())))
             }
             Joined::Found { at } => {
                 place.stands(at);
@@ -230,11 +237,10 @@ impl EtcdClaim {
     }
 
     /// What standing the key has, as seen at `revision`.
-    fn stand(&mut self, place: &Arc<Place>, view: &View<'_>, revision: i64) -> Result<Standing, DriverError> {
-        self.check_kind(view.first)?;
+    fn stand(&mut self, place: &Arc<Place>, view: &View<'_>, revision: i64) -> Standing {
         let watcher = &self.shared.watcher;
         let Some(blocker) = view.blocker else {
-            return Ok(self.granted(place, revision));
+            return self.granted(place, revision);
         };
         let bell = self.want.bell.clone();
         // Both from the revision after the read: what happens in between is not missed.
@@ -242,7 +248,7 @@ impl EtcdClaim {
         place.arm(watcher, revision + 1);
         let ahead = u32::try_from(view.contenders - 1).unwrap_or(u32::MAX);
         self.ahead = Some(self.ahead.map_or(ahead, |before| before.min(ahead)));
-        Ok(self.waiting(view.first))
+        self.waiting(view.first)
     }
 
     fn granted(&mut self, place: &Arc<Place>, revision: i64) -> Standing {
@@ -272,6 +278,7 @@ impl EtcdClaim {
             return Ok(None);
         }
         let view = self.ask(place).view(&reply, 0);
+        self.check_kind(view.first)?;
         if view.blocker.is_some() && self.want.line == Line::Never {
             return Ok(Some(self.waiting(view.first)));
         }
@@ -279,7 +286,7 @@ impl EtcdClaim {
         if view.blocker.is_none() && matches!(place.session.fresh().await, Err(Fresh::Over(_))) {
             return Ok(None);
         }
-        self.stand(place, &view, reply.revision()).map(Some)
+        Ok(Some(self.stand(place, &view, reply.revision())))
     }
 
     /// Deletes our key; whether it was there.

@@ -4,25 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Hold, Holder, Inspect, Life, Loss, LostReason, MAX_TTL, Orders, Promises,
-    Refusal, Renewal, TokenPromise, Wakes, Want,
+    Claim, Death, Driver, DriverError, Hold, Holder, Inspect, Loss, MAX_TTL, Orders, Promises, Refusal, Renewal,
+    TokenPromise, Wakes, Want,
 };
 use distlock_core::engine::Engine;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 
 use crate::ask;
 use crate::claim::EtcdClaim;
 use crate::client::Client;
-use crate::failure::{Failure, Why};
+use crate::failure::Failure;
 use crate::heart::Heart;
 use crate::holds::Holds;
 use crate::name::Names;
 use crate::place::Place;
 use crate::record;
-use crate::session::Fresh;
 use crate::sessions::{Sessions, seconds};
 use crate::watcher::Watcher;
-use crate::wire::{LeaseGrantRequest, LeaseRevokeRequest};
+use crate::wire::LeaseGrantRequest;
 
 /// How long a hold lives before its key is watched: most are released sooner, and need no watch.
 const YOUNG: Duration = Duration::from_millis(200);
@@ -89,52 +88,6 @@ impl Shared {
             }
         });
     }
-
-    /// Reads a key whose watch ended, and watches it again.
-    async fn see(&self, place: &Arc<Place>) -> Result<(), Renewal> {
-        let Some(at) = place.revision() else { return Ok(()) };
-        match self.client.call(ask::is_there(&place.key, at)).await {
-            Ok(reply) if reply.succeeded => {
-                place.arm(&self.watcher, reply.revision() + 1);
-                Ok(())
-            }
-            Ok(_) => Err(Renewal::Lost(LostReason::Taken)),
-            Err(failure) => Err(Renewal::Unknown(failure.into())),
-        }
-    }
-
-    /// What a renewal can say without asking anybody.
-    fn known(&self, hold: &Hold) -> Option<Renewal> {
-        if hold.want.owner.client != self.engine.owners().client() && hold.want.life == Life::Process {
-            return Some(Renewal::Lost(LostReason::Taken));
-        }
-        let Some(place) = self.holds.get(hold.want.owner.n) else {
-            return (hold.want.life == Life::Process).then_some(Renewal::Lost(LostReason::Taken));
-        };
-        let why = place.gone().or_else(|| place.session.over());
-        why.map(Renewal::Lost)
-    }
-
-    async fn renew_one(&self, hold: &Hold) -> Renewal {
-        if let Some(known) = self.known(hold) {
-            return known;
-        }
-        let mine = hold.want.owner.client == self.engine.owners().client();
-        let place = self.holds.get(hold.want.owner.n).filter(|_| mine);
-        let (Life::Process, Some(place)) = (hold.want.life, &place) else {
-            return self.renew_lease(hold, place.as_deref()).await;
-        };
-        if place.is_blind()
-            && let Err(answer) = self.see(place).await
-        {
-            return answer;
-        }
-        match place.session.fresh().await {
-            Ok(valid_until) => place.gone().map_or(Renewal::Good(valid_until), Renewal::Lost),
-            Err(Fresh::Over(why)) => Renewal::Lost(place.gone().unwrap_or(why)),
-            Err(Fresh::Unknown(e)) => Renewal::Unknown(e),
-        }
-    }
 }
 
 /// The etcd engine.
@@ -173,12 +126,7 @@ impl Driver for EtcdDriver {
         holds: &'a [Hold],
         answer: &'a (dyn Fn(usize, Renewal) + Send + Sync),
     ) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let each = holds.iter().enumerate().map(|(i, hold)| async move {
-                answer(i, self.shared.renew_one(hold).await);
-            });
-            join_all(each).await;
-        })
+        Box::pin(self.shared.renew(holds, answer))
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

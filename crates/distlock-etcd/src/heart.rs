@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Streaming;
 
 use crate::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Failure, Why};
 use crate::wire::{self, LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 
 /// The answer to a keepalive.
@@ -84,97 +84,97 @@ struct Open {
     answers: Streaming<LeaseKeepAliveResponse>,
 }
 
+type Waiting = HashMap<i64, OnTheWay>;
+
 async fn run(client: Arc<Client>, mut todo: mpsc::UnboundedReceiver<Ask>) {
     while let Some(first) = todo.recv().await {
         let endpoint = client.current();
-        let opened = client.clock().timeout(first.patience, open(&client, endpoint)).await;
-        match opened {
-            Some(Ok(stream)) => {
-                if beat_on(&client, stream, first, &mut todo).await.is_none() {
-                    return;
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let mut waiting = Waiting::new();
+        let patience = first.patience;
+        send(&client, &requests, &mut waiting, first);
+        // The server opens its side with its first answer, so the first request must be there already.
+        let opened = client.clock().timeout(patience, open(&client, endpoint, outgoing)).await;
+        let failure = match opened {
+            Some(Ok(answers)) => {
+                let stream = Open { endpoint, requests, answers };
+                match beat_on(&client, stream, &mut waiting, &mut todo).await {
+                    Some(failure) => failure,
+                    None => return,
                 }
             }
-            Some(Err(failure)) => {
-                client.leave(endpoint);
-                let _ = first.answer.send(Err(failure));
-            }
-            None => {
-                client.leave(endpoint);
-                let _ = first.answer.send(Err(Failure::timeout(&client.names()[endpoint])));
-            }
+            Some(Err(failure)) => failure,
+            None => Failure::timeout(&client.names()[endpoint]),
+        };
+        if failure.why == Why::SignIn {
+            client.sign_in_again();
+        }
+        client.leave(endpoint);
+        for ask in waiting.into_values().flat_map(|w| w.answers) {
+            let _ = ask.send(Err(Failure::unsent(failure.to_string())));
         }
     }
 }
 
-async fn open(client: &Client, endpoint: usize) -> Result<Open, Failure> {
-    let (requests, outgoing) = mpsc::unbounded_channel();
+/// Sends a keepalive, unless one for this lease is on its way: then that one's answer is the answer.
+fn send(client: &Client, requests: &mpsc::UnboundedSender<LeaseKeepAliveRequest>, waiting: &mut Waiting, ask: Ask) {
+    let sent = client.clock().now();
+    let entry = waiting.entry(ask.lease).or_insert_with(|| {
+        // A closed stream is noticed by its reader.
+        let _ = requests.send(LeaseKeepAliveRequest { id: ask.lease });
+        OnTheWay { sent, give_up: sent + ask.patience, answers: Vec::new() }
+    });
+    entry.answers.push(ask.answer);
+}
+
+async fn open(
+    client: &Client,
+    endpoint: usize,
+    outgoing: mpsc::UnboundedReceiver<LeaseKeepAliveRequest>,
+) -> Result<Streaming<LeaseKeepAliveResponse>, Failure> {
     let outgoing = unfold(outgoing, |mut o| async { o.recv().await.map(|r| (r, o)) });
     let peer = client.peer(endpoint).await;
-    let channel = peer.channel.clone();
     let request = client.request(outgoing, &peer).await?;
-    let answers = wire::stream(channel, wire::KEEP_ALIVE, request)
+    wire::stream(peer.channel, wire::KEEP_ALIVE, request)
         .await
-        .map_err(|status| Failure::from_status(&status, &client.names()[endpoint]))?;
-    Ok(Open { endpoint, requests, answers })
+        .map_err(|status| Failure::from_status(&status, &client.names()[endpoint]))
 }
 
 /// Sends and answers on this stream until it fails; `None` when nobody will ask any more.
 async fn beat_on(
     client: &Client,
     mut stream: Open,
-    first: Ask,
+    waiting: &mut Waiting,
     todo: &mut mpsc::UnboundedReceiver<Ask>,
-) -> Option<()> {
+) -> Option<Failure> {
     let clock = client.clock().clone();
-    let mut on_the_way: HashMap<i64, OnTheWay> = HashMap::new();
     let mut moved = client.moved();
-    let mut next = Some(first);
     if client.current() != stream.endpoint {
         // Left while it was being opened; what follows makes everybody ask again, elsewhere.
         moved.mark_changed();
     }
     loop {
-        if let Some(ask) = next.take() {
-            let sent = clock.now();
-            let entry = on_the_way.entry(ask.lease).or_insert_with(|| {
-                // A closed stream is noticed below.
-                let _ = stream.requests.send(LeaseKeepAliveRequest { id: ask.lease });
-                OnTheWay { sent, give_up: sent + ask.patience, answers: Vec::new() }
-            });
-            entry.answers.push(ask.answer);
-        }
-        let give_up = on_the_way.values().map(|w| w.give_up).min().unwrap_or(Moment::FAR);
-        let failure = tokio::select! {
-            ask = todo.recv() => {
-                next = Some(ask?);
-                continue;
-            }
+        let give_up = waiting.values().map(|w| w.give_up).min().unwrap_or(Moment::FAR);
+        tokio::select! {
+            ask = todo.recv() => send(client, &stream.requests, waiting, ask?),
             answer = stream.answers.message() => match answer {
-                Ok(Some(answer)) => {
-                    answered(client, &mut on_the_way, &answer);
-                    continue;
-                }
-                Ok(None) => Failure::unsent("the stream of keepalives was closed"),
-                Err(status) => Failure::from_status(&status, &client.names()[stream.endpoint]),
+                Ok(Some(answer)) => answered(client, waiting, &answer),
+                Ok(None) => return Some(Failure::unsent("the stream of keepalives was closed")),
+                Err(status) => return Some(Failure::from_status(&status, &client.names()[stream.endpoint])),
             },
-            () = clock.sleep_until(give_up) => Failure::timeout(&client.names()[stream.endpoint]),
-            _ = moved.changed() => Failure::unsent("another endpoint is asked"),
-        };
-        client.leave(stream.endpoint);
-        for ask in on_the_way.into_values().flat_map(|w| w.answers) {
-            let _ = ask.send(Err(Failure::unsent(failure.to_string())));
+            () = clock.sleep_until(give_up) => return Some(Failure::timeout(&client.names()[stream.endpoint])),
+            _ = moved.changed() => return Some(Failure::unsent("another endpoint is asked")),
         }
-        return Some(());
     }
 }
 
-fn answered(client: &Client, on_the_way: &mut HashMap<i64, OnTheWay>, answer: &LeaseKeepAliveResponse) {
+fn answered(client: &Client, waiting: &mut Waiting, answer: &LeaseKeepAliveResponse) {
     let term = answer.header.map_or(0, |h| h.raft_term);
     if !client.is_recent(term) {
         tracing::debug!(target: "distlock", term, "a keepalive answer of an older raft term is ignored");
         return;
     }
-    let Some(sent) = on_the_way.remove(&answer.id) else { return };
+    let Some(sent) = waiting.remove(&answer.id) else { return };
     let beat = match u64::try_from(answer.ttl) {
         Ok(ttl) if ttl > 0 => Beat::Alive { sent: sent.sent, ttl: Duration::from_secs(ttl) },
         _ => Beat::Gone,

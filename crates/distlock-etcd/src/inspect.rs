@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use distlock_core::Key;
-use distlock_core::driver::{Break, DriverError, Holder, Inspect, LockInfo, Mode, Refusal};
+use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Mode, Refusal};
 use distlock_core::line::{Turn, turn};
 
 use crate::ask;
@@ -128,5 +128,9 @@ impl Inspect for EtcdDriver {
             }
         }
         Ok(broken)
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
+        self.shared.examine().await
     }
 }

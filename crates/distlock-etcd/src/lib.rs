@@ -10,6 +10,7 @@ mod auth;
 mod claim;
 mod client;
 mod config;
+mod doctor;
 mod driver;
 mod failure;
 mod heart;
@@ -19,8 +20,10 @@ mod lease;
 mod name;
 mod place;
 mod record;
+mod renew;
 mod session;
 mod sessions;
+mod txn;
 mod watcher;
 mod wire;
 
@@ -30,6 +33,7 @@ use distlock_core::driver::{Driver, DriverError};
 use distlock_core::engine::Engine;
 
 pub use crate::config::{Config, parameters};
+pub use crate::txn::{Applied, Ownership, Txn};
 
 /// Opens the engine: checks the configuration and asks the cluster once.
 ///
@@ -44,5 +48,7 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
     // A read of one key that need not exist: proves the way, the account and a quorum.
     let names = name::Names::new(engine.namespace().clone());
     client.call(ask::page(&names.sessions(), names.sessions().into_bytes(), 1)).await?;
-    Ok(Arc::new(driver::EtcdDriver { shared: driver::Shared::new(engine, client) }))
+    let shared = driver::Shared::new(engine, client);
+    txn::register(&shared);
+    Ok(Arc::new(driver::EtcdDriver { shared }))
 }

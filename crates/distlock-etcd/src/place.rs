@@ -102,6 +102,12 @@ impl Place {
         self.news().gone.clone()
     }
 
+    /// The key was read, and is no longer the hold's.
+    pub(crate) fn lost(&self, why: LostReason) {
+        self.news().gone.get_or_insert(why);
+        self.session.doubt();
+    }
+
     /// Whether the watch ended, so that the key must be read.
     pub(crate) fn is_blind(&self) -> bool {
         self.news().blind

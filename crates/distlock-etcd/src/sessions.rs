@@ -16,8 +16,11 @@ use crate::heart::{Beat, Heart};
 use crate::session::{Session, keep_alive, patience};
 use crate::wire::{LeaseGrantRequest, LeaseRevokeRequest};
 
-/// One TTL's lease, once there is one; the lock is held while it is asked for.
-type Slot = Arc<tokio::sync::Mutex<()>>;
+/// Held while a TTL's lease is asked for, so that it is asked for once.
+type Asking = Arc<tokio::sync::Mutex<()>>;
+
+/// The shared leases by TTL in seconds; none where the first is being asked for.
+type ByTtl = HashMap<i64, (Asking, Option<Arc<Session>>)>;
 
 /// The leases of one client.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ pub(crate) struct Sessions {
     heart: Heart,
     /// The prefix of the shared leases' own records.
     records: String,
-    shared: Mutex<HashMap<i64, (Slot, Option<Arc<Session>>)>>,
+    shared: Mutex<ByTtl>,
     closed: AtomicBool,
 }
 
@@ -36,7 +39,7 @@ impl Sessions {
         Self { engine, client, heart, records, shared: Mutex::default(), closed: AtomicBool::new(false) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<i64, (Slot, Option<Arc<Session>>)>> {
+    fn lock(&self) -> MutexGuard<'_, ByTtl> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,16 +54,16 @@ impl Sessions {
     pub(crate) async fn shared(&self, ttl: Duration) -> Result<Arc<Session>, DriverError> {
         self.open()?;
         let seconds = seconds(ttl);
-        let slot = match self.find(seconds) {
+        let asking = match self.find(seconds) {
             Ok(session) => return Ok(session),
-            Err(slot) => slot,
+            Err(asking) => asking,
         };
-        let _one = slot.lock().await;
+        let _one = asking.lock().await;
         if let Ok(session) = self.find(seconds) {
             return Ok(session);
         }
         let session = self.grant(seconds, 0).await?;
-        self.lock().insert(seconds, (slot.clone(), Some(session.clone())));
+        self.lock().insert(seconds, (asking.clone(), Some(session.clone())));
         self.keep(&session, true);
         // A client that was closed meanwhile has revoked what it found; this one it has not.
         if let Err(closed) = self.open() {
@@ -71,12 +74,12 @@ impl Sessions {
         Ok(session)
     }
 
-    fn find(&self, seconds: i64) -> Result<Arc<Session>, Slot> {
+    fn find(&self, seconds: i64) -> Result<Arc<Session>, Asking> {
         let mut shared = self.lock();
-        let (slot, session) = shared.entry(seconds).or_default();
+        let (asking, session) = shared.entry(seconds).or_default();
         match session {
             Some(session) if session.over().is_none() => Ok(session.clone()),
-            _ => Err(slot.clone()),
+            _ => Err(asking.clone()),
         }
     }
 

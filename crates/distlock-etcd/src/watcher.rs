@@ -129,11 +129,14 @@ async fn run(client: Arc<Client>, mut todo: mpsc::UnboundedReceiver<Command>) {
             return;
         }
         let endpoint = client.current();
-        match client.clock().timeout(client.timeout(), open(&client, endpoint)).await {
-            Some(Ok(stream)) => {
-                for (id, sub) in &subs {
-                    stream.send(create(*id, sub));
-                }
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        // The server opens its side with its first answer, so the requests must be there already.
+        for (id, sub) in &subs {
+            let _ = requests.send(WatchRequest { union: Some(create(*id, sub)) });
+        }
+        match client.clock().timeout(client.timeout(), open(&client, endpoint, outgoing)).await {
+            Some(Ok(answers)) => {
+                let stream = Open { endpoint, requests, answers };
                 match watch_on(&client, stream, &mut subs, &mut todo).await {
                     End::Closed => return,
                     End::Moved => pause = Duration::ZERO,
@@ -174,16 +177,17 @@ fn apply(subs: &mut Subs, command: Command) {
     }
 }
 
-async fn open(client: &Client, endpoint: usize) -> Result<Open, Failure> {
-    let (requests, outgoing) = mpsc::unbounded_channel();
+async fn open(
+    client: &Client,
+    endpoint: usize,
+    outgoing: mpsc::UnboundedReceiver<WatchRequest>,
+) -> Result<Streaming<WatchResponse>, Failure> {
     let outgoing = unfold(outgoing, |mut o| async { o.recv().await.map(|r| (r, o)) });
     let peer = client.peer(endpoint).await;
-    let channel = peer.channel.clone();
     let request = client.request(outgoing, &peer).await?;
-    let answers = wire::stream(channel, wire::WATCH, request)
+    wire::stream(peer.channel, wire::WATCH, request)
         .await
-        .map_err(|status| Failure::from_status(&status, &client.names()[endpoint]))?;
-    Ok(Open { endpoint, requests, answers })
+        .map_err(|status| Failure::from_status(&status, &client.names()[endpoint]))
 }
 
 fn create(id: i64, sub: &Sub) -> Union {

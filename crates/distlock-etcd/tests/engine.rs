@@ -1,0 +1,12 @@
+//! The engine against real clusters: formats, faults, other programs.
+#![allow(missing_docs)]
+
+mod cluster;
+#[path = "engine/faults.rs"]
+mod faults;
+#[path = "engine/formats.rs"]
+mod formats;
+#[path = "engine/interop.rs"]
+mod interop;
+#[path = "engine/secure.rs"]
+mod secure;
