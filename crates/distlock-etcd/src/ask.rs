@@ -11,8 +11,8 @@ use distlock_core::driver::Mode;
 
 use crate::name::{self, end_of};
 use crate::wire::{
-    Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, Sort,
-    Target, TxnRequest, TxnResponse,
+    Compare, CompareResult, CompareTarget, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp,
+    Sort, Target, TxnRequest, TxnResponse,
 };
 
 /// What a claim's transactions have in common.
@@ -43,16 +43,28 @@ pub(crate) enum Joined {
 }
 
 fn one(key: &str) -> RangeRequest {
-    RangeRequest { key: key.into(), ..Default::default() }
+    RangeRequest {
+        key: key.into(),
+        ..Default::default()
+    }
 }
 
 fn all(prefix: &str) -> RangeRequest {
-    RangeRequest { key: prefix.into(), range_end: end_of(prefix.as_bytes()), ..Default::default() }
+    RangeRequest {
+        key: prefix.into(),
+        range_end: end_of(prefix.as_bytes()),
+        ..Default::default()
+    }
 }
 
 /// The first contender, with its value.
 fn first(lock: &str) -> RangeRequest {
-    RangeRequest { limit: 1, sort_order: Sort::Ascend.into(), sort_target: Target::Create.into(), ..all(lock) }
+    RangeRequest {
+        limit: 1,
+        sort_order: Sort::Ascend.into(),
+        sort_target: Target::Create.into(),
+        ..all(lock)
+    }
 }
 
 fn equal(key: &str, operand: CompareTarget) -> Compare {
@@ -91,11 +103,18 @@ impl Ask<'_> {
 
     /// The one for whom we wait, from the answer to [`line`](Self::line).
     fn blocker<'k>(&self, line: &'k [KeyValue]) -> Option<&'k KeyValue> {
-        line.iter().filter(|kv| kv.key != self.own.as_bytes()).nth(self.distance() - 1)
+        line.iter()
+            .filter(|kv| kv.key != self.own.as_bytes())
+            .nth(self.distance() - 1)
     }
 
     fn put(&self, value: &[u8]) -> PutRequest {
-        PutRequest { key: self.own.into(), value: value.to_vec(), lease: self.lease, ..Default::default() }
+        PutRequest {
+            key: self.own.into(),
+            value: value.to_vec(),
+            lease: self.lease,
+            ..Default::default()
+        }
     }
 
     /// Makes the key, whoever is there, and reads the line. Read by [`joined`](Self::joined) and
@@ -105,7 +124,11 @@ impl Ask<'_> {
         compare.extend(self.unfenced());
         TxnRequest {
             compare,
-            success: vec![self.put(value).into(), first(self.lock).into(), self.line(0).into()],
+            success: vec![
+                self.put(value).into(),
+                first(self.lock).into(),
+                self.line(0).into(),
+            ],
             failure: self.otherwise(),
         }
     }
@@ -129,7 +152,8 @@ impl Ask<'_> {
     }
 
     fn unfenced(&self) -> Option<Compare> {
-        self.joins.map(|(record, version)| equal(record, CompareTarget::Version(version)))
+        self.joins
+            .map(|(record, version)| equal(record, CompareTarget::Version(version)))
     }
 
     fn otherwise(&self) -> Vec<RequestOp> {
@@ -143,11 +167,17 @@ impl Ask<'_> {
             return Joined::Made { at: reply.revision() };
         }
         if let Some(own) = reply.range(0).first() {
-            return Joined::Found { at: own.create_revision };
+            return Joined::Found {
+                at: own.create_revision,
+            };
         }
         let Some(sent) = sent else { return Joined::Busy };
         let now = reply.range(2).first().map_or(0, |kv| kv.version);
-        if now == sent { Joined::Busy } else { Joined::Outdated { version: now } }
+        if now == sent {
+            Joined::Busy
+        } else {
+            Joined::Outdated { version: now }
+        }
     }
 
     /// Confirms that the key is there and reads the line before it. Read by [`view`](Self::view).
@@ -181,12 +211,21 @@ impl Ask<'_> {
     pub(crate) fn leave_fenced(&self) -> TxnRequest {
         let mut success = vec![self.delete()];
         success.extend(self.fence());
-        TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
+        TxnRequest {
+            compare: Vec::new(),
+            success,
+            failure: Vec::new(),
+        }
     }
 
     /// Leaves the key to a lease that nobody keeps alive.
     pub(crate) fn keep(&self, at: i64, value: &[u8], lease: i64) -> TxnRequest {
-        let put = PutRequest { key: self.own.into(), value: value.to_vec(), lease, ..Default::default() };
+        let put = PutRequest {
+            key: self.own.into(),
+            value: value.to_vec(),
+            lease,
+            ..Default::default()
+        };
         let mut success = vec![put.into()];
         success.extend(self.fence());
         TxnRequest {
@@ -197,12 +236,22 @@ impl Ask<'_> {
     }
 
     fn delete(&self) -> RequestOp {
-        DeleteRangeRequest { key: self.own.into(), ..Default::default() }.into()
+        DeleteRangeRequest {
+            key: self.own.into(),
+            ..Default::default()
+        }
+        .into()
     }
 
     fn fence(&self) -> Vec<RequestOp> {
-        let Some((record, _)) = self.joins else { return Vec::new() };
-        let put = PutRequest { key: record.into(), lease: self.lease, ..Default::default() };
+        let Some((record, _)) = self.joins else {
+            return Vec::new();
+        };
+        let put = PutRequest {
+            key: record.into(),
+            lease: self.lease,
+            ..Default::default()
+        };
         vec![put.into(), one(record).into()]
     }
 
@@ -228,12 +277,21 @@ pub(crate) struct View<'r> {
 
 /// Everything under a prefix, in key order from `from` on.
 pub(crate) fn page(prefix: &str, from: Vec<u8>, limit: i64) -> RangeRequest {
-    RangeRequest { key: from, range_end: end_of(prefix.as_bytes()), limit, ..Default::default() }
+    RangeRequest {
+        key: from,
+        range_end: end_of(prefix.as_bytes()),
+        limit,
+        ..Default::default()
+    }
 }
 
 /// All contenders of a lock, the first first.
 pub(crate) fn whole_line(lock: &str) -> RangeRequest {
-    RangeRequest { sort_order: Sort::Ascend.into(), sort_target: Target::Create.into(), ..all(lock) }
+    RangeRequest {
+        sort_order: Sort::Ascend.into(),
+        sort_target: Target::Create.into(),
+        ..all(lock)
+    }
 }
 
 /// How many keys [`read_all`] may be asked for; etcd takes 128 operations in a transaction.
@@ -241,7 +299,10 @@ pub(crate) const READ_ALL: usize = 100;
 
 /// Reads these keys at one moment.
 pub(crate) fn read_all<'k>(keys: impl Iterator<Item = &'k str>) -> TxnRequest {
-    TxnRequest { success: keys.map(|key| one(key).into()).collect(), ..Default::default() }
+    TxnRequest {
+        success: keys.map(|key| one(key).into()).collect(),
+        ..Default::default()
+    }
 }
 
 /// Writes another value to a key, on the lease that it has, or on another one.
@@ -262,7 +323,12 @@ pub(crate) fn rewrite(key: Vec<u8>, at: i64, value: Vec<u8>, lease: Option<i64>)
 
 /// Moves a key to another lease.
 pub(crate) fn move_to(key: Vec<u8>, at: i64, lease: i64) -> TxnRequest {
-    let put = PutRequest { key: key.clone(), lease, ignore_value: true, ..Default::default() };
+    let put = PutRequest {
+        key: key.clone(),
+        lease,
+        ignore_value: true,
+        ..Default::default()
+    };
     TxnRequest {
         compare: vec![Compare::key(key, CompareResult::Equal, CompareTarget::Create(at))],
         success: vec![put.into()],
@@ -277,15 +343,32 @@ pub(crate) fn read(key: &str) -> RangeRequest {
 
 /// Reads and deletes a key.
 pub(crate) fn take(key: &str) -> TxnRequest {
-    let delete = DeleteRangeRequest { key: key.into(), ..Default::default() };
-    TxnRequest { compare: Vec::new(), success: vec![one(key).into(), delete.into()], failure: Vec::new() }
+    let delete = DeleteRangeRequest {
+        key: key.into(),
+        ..Default::default()
+    };
+    TxnRequest {
+        compare: Vec::new(),
+        success: vec![one(key).into(), delete.into()],
+        failure: Vec::new(),
+    }
 }
 
 /// Deletes a key made at this revision.
 pub(crate) fn remove(key: Vec<u8>, at: i64) -> TxnRequest {
     TxnRequest {
-        compare: vec![Compare::key(key.clone(), CompareResult::Equal, CompareTarget::Create(at))],
-        success: vec![DeleteRangeRequest { key, ..Default::default() }.into()],
+        compare: vec![Compare::key(
+            key.clone(),
+            CompareResult::Equal,
+            CompareTarget::Create(at),
+        )],
+        success: vec![
+            DeleteRangeRequest {
+                key,
+                ..Default::default()
+            }
+            .into(),
+        ],
         failure: Vec::new(),
     }
 }

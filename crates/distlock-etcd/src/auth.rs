@@ -19,7 +19,9 @@ pub(crate) struct Auth {
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Auth").field("user", &self.account.name).finish_non_exhaustive()
+        f.debug_struct("Auth")
+            .field("user", &self.account.name)
+            .finish_non_exhaustive()
     }
 }
 

@@ -6,15 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use distlock_core::FencingToken;
 use distlock_core::driver::{
-    Claim, DriverError, Grant, Holder, Kind, Life, Line, LostReason, Mode, Reached, Refusal, Released, Standing, Want,
+    Claim, DriverError, Grant, Life, Line, LostReason, Mode, Reached, Released, Standing, Want,
 };
 
 use crate::ask::{Ask, Joined, View};
 use crate::driver::Shared;
 use crate::failure::{Failure, Why};
-use crate::name;
 use crate::place::Place;
-use crate::record::{self, Record};
+use crate::record;
 use crate::session::{Fresh, Session};
 use crate::watcher::Watch;
 use crate::wire::{KeyValue, TxnRequest, TxnResponse};
@@ -36,15 +35,15 @@ enum Stage {
 /// One contender.
 #[derive(Debug)]
 pub(crate) struct EtcdClaim {
-    shared: Arc<Shared>,
-    want: Arc<Want>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) want: Arc<Want>,
     /// The prefix of the lock's contenders.
-    lock: String,
-    value: Vec<u8>,
+    pub(crate) lock: String,
+    pub(crate) value: Vec<u8>,
     stage: Stage,
     place: Option<Arc<Place>>,
     /// Whether a join is unanswered and may still be applied.
-    unsettled: bool,
+    pub(crate) unsettled: bool,
     blocker: Option<Watch>,
     ahead: Option<u32>,
 }
@@ -65,7 +64,7 @@ impl EtcdClaim {
         }
     }
 
-    fn ask<'a>(&'a self, place: &'a Place) -> Ask<'a> {
+    pub(crate) fn ask<'a>(&'a self, place: &'a Place) -> Ask<'a> {
         let version = place.session.joins.load(std::sync::atomic::Ordering::Acquire);
         Ask {
             lock: &self.lock,
@@ -154,7 +153,7 @@ impl EtcdClaim {
             Joined::Made { at } => {
                 place.stands(at);
                 let view = self.ask(&place).view(&reply, 1);
-                if let Err(refused) = self.check_kind(view.first) {
+                if let Err(refused) = self.check_line(view.first) {
                     // Nobody shall wait behind us; what fails here is released by the caller.
                     if self.leave(&place).await.is_ok() {
                         self.drop_place();
@@ -168,7 +167,10 @@ impl EtcdClaim {
                 Ok(None)
             }
             Joined::Outdated { version } => {
-                place.session.joins.fetch_max(version, std::sync::atomic::Ordering::AcqRel);
+                place
+                    .session
+                    .joins
+                    .fetch_max(version, std::sync::atomic::Ordering::AcqRel);
                 Ok(None)
             }
             Joined::Busy if self.want.line == Line::Never && !matches!(self.want.mode, Mode::Slot { .. }) => {
@@ -182,8 +184,10 @@ impl EtcdClaim {
     /// The revision at which a slot was free; `None` if none is.
     async fn free_slot(&mut self, place: &Place) -> Result<Option<i64>, DriverError> {
         let range = self.shared.client.call(self.ask(place).slots()).await?;
-        self.check_kind(range.kvs.first())?;
-        let Mode::Slot { of } = self.want.mode else { return Ok(None) };
+        self.check_line(range.kvs.first())?;
+        let Mode::Slot { of } = self.want.mode else {
+            return Ok(None);
+        };
         let own = range.kvs.iter().any(|kv| kv.key == place.key.as_bytes());
         let free = own || range.kvs.len() < of.max(1) as usize;
         Ok(free.then(|| range.header.map_or(0, |h| h.revision)))
@@ -191,7 +195,7 @@ impl EtcdClaim {
 
     /// A single try found the lock taken; it leaves nothing.
     async fn busy(&mut self, place: &Arc<Place>, first: Option<&KeyValue>) -> Result<Standing, DriverError> {
-        self.check_kind(first)?;
+        self.check_line(first)?;
         if self.want.life == Life::Lease {
             place.session.end(LostReason::SessionEnded);
             self.shared.leave_lease(&self.lock, &self.want).await?;
@@ -205,35 +209,9 @@ impl EtcdClaim {
     fn waiting(&self, first: Option<&KeyValue>) -> Standing {
         Standing::Waiting {
             recheck: (self.want.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(5)),
-            holder: first.map(|kv| self.holder(kv)),
+            holder: first.map(|kv| self.shown(kv)),
             ahead: self.ahead,
         }
-    }
-
-    fn holder(&self, kv: &KeyValue) -> Holder {
-        let rest = String::from_utf8_lossy(&kv.key);
-        let rest = rest.strip_prefix(&self.lock).unwrap_or(&rest);
-        self.shared.holder(Record::read(kv, rest).holder)
-    }
-
-    /// Refuses to stand in a line of another kind of lock, or behind what is no contender at all.
-    fn check_kind(&self, first: Option<&KeyValue>) -> Result<(), DriverError> {
-        let Some(kv) = first else { return Ok(()) };
-        let key = String::from_utf8_lossy(&kv.key);
-        let rest = key.strip_prefix(&self.lock).unwrap_or(&key);
-        if !name::is_contender(rest) {
-            let why = format!(
-                "{key:?} lies inside of it and would block it{}; choose names that do not nest",
-                if kv.lease == 0 { " for ever, having no lease" } else { "" }
-            );
-            return Err(DriverError::refused(Refusal::InvalidKey(why)));
-        }
-        let (have, want) = (Record::read(kv, rest).kind(), self.want.mode.kind());
-        if have != want {
-            let (have, want) = (Kind::to_string(&have), Kind::to_string(&want));
-            return Err(DriverError::refused(Refusal::KindMismatch { have, want }));
-        }
-        Ok(())
     }
 
     /// What standing the key has, as seen at `revision`.
@@ -244,7 +222,12 @@ impl EtcdClaim {
         };
         let bell = self.want.bell.clone();
         // Both from the revision after the read: what happens in between is not missed.
-        self.blocker = Some(watcher.watch(blocker.key.clone(), revision + 1, false, Box::new(move |_| bell.ring())));
+        self.blocker = Some(watcher.watch(
+            blocker.key.clone(),
+            revision + 1,
+            false,
+            Box::new(move |_| bell.ring()),
+        ));
         place.arm(watcher, revision + 1);
         let ahead = u32::try_from(view.contenders - 1).unwrap_or(u32::MAX);
         self.ahead = Some(self.ahead.map_or(ahead, |before| before.min(ahead)));
@@ -260,7 +243,9 @@ impl EtcdClaim {
         }
         self.shared.holds.add(self.want.owner.n, place);
         self.shared.settle(place, &self.value);
-        let token = u64::try_from(revision).ok().filter(|_| self.want.mode.is_exclusive());
+        let token = u64::try_from(revision)
+            .ok()
+            .filter(|_| self.want.mode.is_exclusive());
         Standing::Held(Grant {
             token: token.map(FencingToken::new),
             valid_until: place.session.valid_until(),
@@ -278,7 +263,7 @@ impl EtcdClaim {
             return Ok(None);
         }
         let view = self.ask(place).view(&reply, 0);
-        self.check_kind(view.first)?;
+        self.check_line(view.first)?;
         if view.blocker.is_some() && self.want.line == Line::Never {
             return Ok(Some(self.waiting(view.first)));
         }
@@ -289,38 +274,16 @@ impl EtcdClaim {
         Ok(Some(self.stand(place, &view, reply.revision())))
     }
 
-    /// Deletes our key; whether it was there.
-    async fn leave(&mut self, place: &Arc<Place>) -> Result<bool, Failure> {
-        let ask = self.ask(place);
-        let request = match place.revision() {
-            Some(at) if !self.unsettled => ask.leave(at),
-            _ => ask.leave_fenced(),
-        };
-        let reply = self.shared.client.call(request).await?;
-        if let Some(record) = reply.range(2).first() {
-            place.session.joins.fetch_max(record.version, std::sync::atomic::Ordering::AcqRel);
-        }
-        Ok(reply.deleted(0) > 0)
-    }
-
-    /// Leaves our key to a lease that runs out after `keep`; whether it was there.
-    async fn leave_kept(&mut self, place: &Arc<Place>, keep: Duration) -> Result<bool, Failure> {
-        let Some(at) = place.revision() else { return self.leave(place).await };
-        let lease = self.shared.grant_unkept(keep).await?;
-        let value = record::with(&self.value, "kept", "1");
-        let reply = self.shared.client.call(self.ask(place).keep(at, &value, lease)).await?;
-        if let Some(record) = reply.range(2).first() {
-            place.session.joins.fetch_max(record.version, std::sync::atomic::Ordering::AcqRel);
-        }
-        Ok(reply.succeeded)
-    }
-
     fn over(&mut self, freed: bool) -> Released {
         let held = matches!(self.stage, Stage::Held | Stage::New);
         self.stage = Stage::Over;
         self.shared.holds.remove(self.want.owner.n);
         self.drop_place();
-        if freed && held { Released::Freed } else { Released::NotHeld }
+        if freed && held {
+            Released::Freed
+        } else {
+            Released::NotHeld
+        }
     }
 }
 
@@ -332,7 +295,11 @@ impl Claim for EtcdClaim {
         }
         self.stage = Stage::Asked;
         for _ in 0..ROUNDS {
-            if self.place.as_ref().is_some_and(|place| place.session.over().is_some()) {
+            if self
+                .place
+                .as_ref()
+                .is_some_and(|place| place.session.over().is_some())
+            {
                 self.drop_place();
             }
             let standing = match self.place.clone() {

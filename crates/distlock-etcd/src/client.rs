@@ -63,7 +63,9 @@ impl Client {
         let mut names = Vec::new();
         for address in config.addresses() {
             let bad = |e: tonic::transport::Error| {
-                DriverError::refused(Refusal::InvalidConfig(format!("{address} is not an address: {e}")))
+                DriverError::refused(Refusal::InvalidConfig(format!(
+                    "{address} is not an address: {e}"
+                )))
             };
             let mut endpoint = Endpoint::from_shared(address.clone())
                 .map_err(bad)?
@@ -83,7 +85,10 @@ impl Client {
             channels: PerRuntime::new(),
             current: watch::Sender::new(0),
             term: AtomicU64::new(0),
-            auth: config.account.clone().map(|(name, password)| Auth::new(name, password)),
+            auth: config
+                .account
+                .clone()
+                .map(|(name, password)| Auth::new(name, password)),
             clock,
             timeout: config.timeout,
         })
@@ -148,7 +153,9 @@ impl Client {
     /// Prepares a request: a member without a leader refuses it at once instead of letting it hang.
     pub(crate) async fn request<T>(&self, message: T, peer: &Peer) -> Result<Request<T>, Failure> {
         let mut request = Request::new(message);
-        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        request
+            .metadata_mut()
+            .insert("hasleader", MetadataValue::from_static("true"));
         if let Some(auth) = &self.auth {
             let token: MetadataValue<Ascii> = auth
                 .token(peer.channel.clone())
@@ -226,7 +233,10 @@ impl Client {
 fn tls(config: &Config) -> Result<ClientTlsConfig, DriverError> {
     let read = |file: &std::path::Path| {
         std::fs::read(file).map_err(|e| {
-            DriverError::refused(Refusal::InvalidConfig(format!("{} cannot be read: {e}", file.display())))
+            DriverError::refused(Refusal::InvalidConfig(format!(
+                "{} cannot be read: {e}",
+                file.display()
+            )))
         })
     };
     let mut tls = ClientTlsConfig::new();

@@ -116,7 +116,9 @@ impl Config {
             "connect_timeout" => self.connect_timeout = duration(name, value)?,
             _ => {
                 let known = parameters().join(", ");
-                return Err(invalid(format!("the etcd engine has no parameter {name:?}; it has {known}")));
+                return Err(invalid(format!(
+                    "the etcd engine has no parameter {name:?}; it has {known}"
+                )));
             }
         }
         self.tls |= matches!(name, "ca" | "cert" | "key");
@@ -129,11 +131,18 @@ impl Config {
             return Err(invalid("etcd needs at least one host".into()));
         }
         if self.cert.is_some() != self.key.is_some() {
-            return Err(invalid("cert= and key= go together; only one of them is set".into()));
+            return Err(invalid(
+                "cert= and key= go together; only one of them is set".into(),
+            ));
         }
-        for (name, value) in [("timeout", self.timeout), ("connect_timeout", self.connect_timeout)] {
+        for (name, value) in [
+            ("timeout", self.timeout),
+            ("connect_timeout", self.connect_timeout),
+        ] {
             if value < Duration::from_millis(50) || value > Duration::from_secs(600) {
-                return Err(invalid(format!("{name}={value:?} is out of its range of 50ms to 10m")));
+                return Err(invalid(format!(
+                    "{name}={value:?} is out of its range of 50ms to 10m"
+                )));
             }
         }
         Ok(())
@@ -159,12 +168,16 @@ impl Config {
 
 fn duration(name: &str, value: &str) -> Result<Duration, DriverError> {
     let (number, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
-    let number: u64 = number.parse().map_err(|_| invalid(format!("{name}={value} is not a duration")))?;
+    let number: u64 = number
+        .parse()
+        .map_err(|_| invalid(format!("{name}={value} is not a duration")))?;
     match unit {
         "ms" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
         "m" => Ok(Duration::from_secs(number.saturating_mul(60))),
-        _ => Err(invalid(format!("{name}={value} is not a duration such as 500ms, 3s or 1m"))),
+        _ => Err(invalid(format!(
+            "{name}={value} is not a duration such as 500ms, 3s or 1m"
+        ))),
     }
 }
 
@@ -185,9 +198,22 @@ mod tests {
 
     #[test]
     fn hosts_get_the_usual_port() {
-        let addresses: Vec<_> = Config::new(["a", "b:1", "[::1]", "[::1]:2"]).addresses().collect();
-        assert_eq!(addresses, ["http://a:2379", "http://b:1", "http://[::1]:2379", "http://[::1]:2"]);
-        assert_eq!(Config::new(["a"]).tls().addresses().next().unwrap(), "https://a:2379");
+        let addresses: Vec<_> = Config::new(["a", "b:1", "[::1]", "[::1]:2"])
+            .addresses()
+            .collect();
+        assert_eq!(
+            addresses,
+            [
+                "http://a:2379",
+                "http://b:1",
+                "http://[::1]:2379",
+                "http://[::1]:2"
+            ]
+        );
+        assert_eq!(
+            Config::new(["a"]).tls().addresses().next().unwrap(),
+            "https://a:2379"
+        );
     }
 
     #[test]

@@ -15,7 +15,12 @@ const DEFAULT_QUOTA: i64 = 2 << 30;
 const GOOD: [(u32, u32, u32); 3] = [(3, 4, 38), (3, 5, 23), (3, 6, 5)];
 
 fn finding(severity: Severity, id: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Finding {
-    Finding { severity, id, what: what.into(), fix: fix.into() }
+    Finding {
+        severity,
+        id,
+        what: what.into(),
+        fix: fix.into(),
+    }
 }
 
 impl Shared {
@@ -50,7 +55,10 @@ impl Shared {
         let alarms = self.client.call(AlarmRequest::default()).await?;
         for alarm in alarms.alarms {
             let (what, fix) = match alarm.alarm {
-                1 => ("is out of space: it refuses every new lock", "compact, defragment, then disarm the alarm"),
+                1 => (
+                    "is out of space: it refuses every new lock",
+                    "compact, defragment, then disarm the alarm",
+                ),
                 2 => ("reports corrupt data", "restore the member from the others"),
                 _ => ("has raised an alarm", "see `etcdctl alarm list`"),
             };
@@ -64,7 +72,10 @@ impl Shared {
             let what = "one member only: locks cannot be taken while it is down";
             found.push(finding(Severity::Info, "etcd-one-member", what, fix));
         } else if voters % 2 == 0 {
-            let what = format!("{voters} voting members survive no more failures than {}", voters - 1);
+            let what = format!(
+                "{voters} voting members survive no more failures than {}",
+                voters - 1
+            );
             found.push(finding(Severity::Info, "etcd-even-members", what, fix));
         }
         if self.client.names().len() == 1 && voters > 1 {
@@ -81,12 +92,19 @@ impl Shared {
 
     /// The smallest TTL that the server grants is one and a half election timeouts.
     async fn examine_ttl(&self, found: &mut Vec<Finding>) -> Result<(), DriverError> {
-        let lease = self.client.call(crate::wire::LeaseGrantRequest { ttl: 1, id: 0 }).await?;
+        let lease = self
+            .client
+            .call(crate::wire::LeaseGrantRequest { ttl: 1, id: 0 })
+            .await?;
         let _ = self.client.call(LeaseRevokeRequest { id: lease.id }).await;
         if lease.ttl > 1 {
             let least = Duration::from_secs(u64::try_from(lease.ttl).unwrap_or(0));
             found.push(finding(
-                if lease.ttl > 5 { Severity::Warning } else { Severity::Info },
+                if lease.ttl > 5 {
+                    Severity::Warning
+                } else {
+                    Severity::Info
+                },
                 "etcd-least-ttl",
                 format!("a TTL below {least:?} is raised to that, being one and a half election timeouts"),
                 "use a longer ttl, or a shorter --election-timeout",
@@ -98,25 +116,56 @@ impl Shared {
 
 fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
     if let Some((version, good)) = outdated(&status.version) {
-        let severity = if good.is_some() { Severity::Warning } else { Severity::Info };
-        let fix = good.map_or("update to a release that is still maintained".into(), |(a, b, c)| {
-            format!("update to {a}.{b}.{c} or newer: older ones may report a revoked lease as alive")
-        });
-        found.push(finding(severity, "etcd-version", format!("{name} runs etcd {version}"), fix));
+        let severity = if good.is_some() {
+            Severity::Warning
+        } else {
+            Severity::Info
+        };
+        let fix = good.map_or(
+            "update to a release that is still maintained".into(),
+            |(a, b, c)| {
+                format!("update to {a}.{b}.{c} or newer: older ones may report a revoked lease as alive")
+            },
+        );
+        found.push(finding(
+            severity,
+            "etcd-version",
+            format!("{name} runs etcd {version}"),
+            fix,
+        ));
     }
     if status.leader == 0 {
         let what = format!("{name} sees no leader");
-        found.push(finding(Severity::Error, "etcd-no-leader", what, "bring back a majority of the members"));
+        found.push(finding(
+            Severity::Error,
+            "etcd-no-leader",
+            what,
+            "bring back a majority of the members",
+        ));
     }
     if status.is_learner {
         let what = format!("{name} is a learner, which serves no locks");
-        found.push(finding(Severity::Warning, "etcd-learner", what, "promote it, or remove it from the URL"));
+        found.push(finding(
+            Severity::Warning,
+            "etcd-learner",
+            what,
+            "promote it, or remove it from the URL",
+        ));
     }
     for error in &status.errors {
         let what = format!("{name} reports: {error}");
-        found.push(finding(Severity::Error, "etcd-member", what, "see `etcdctl endpoint status`"));
+        found.push(finding(
+            Severity::Error,
+            "etcd-member",
+            what,
+            "see `etcdctl endpoint status`",
+        ));
     }
-    let quota = if status.db_size_quota > 0 { status.db_size_quota } else { DEFAULT_QUOTA };
+    let quota = if status.db_size_quota > 0 {
+        status.db_size_quota
+    } else {
+        DEFAULT_QUOTA
+    };
     if status.db_size > quota / 5 * 4 {
         found.push(finding(
             Severity::Warning,
@@ -131,7 +180,9 @@ type Version = (u32, u32, u32);
 
 /// A version with known faults, and the first good one of its line if there is one.
 fn outdated(version: &str) -> Option<(&str, Option<Version>)> {
-    let mut parts = version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut parts = version
+        .split(['.', '-'])
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0);
     let have = (next(), next(), next());
     match GOOD.iter().find(|good| (good.0, good.1) == (have.0, have.1)) {
@@ -160,7 +211,11 @@ mod tests {
     #[test]
     fn a_full_or_headless_member_is_told() {
         let mut found = Vec::new();
-        let status = StatusResponse { version: "3.7.0".into(), db_size: 2 << 30, ..Default::default() };
+        let status = StatusResponse {
+            version: "3.7.0".into(),
+            db_size: 2 << 30,
+            ..Default::default()
+        };
         member("m", &status, &mut found);
         let ids: Vec<_> = found.iter().map(|f| f.id).collect();
         assert_eq!(ids, ["etcd-no-leader", "etcd-size"]);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Hold, Holder, Inspect, Loss, MAX_TTL, Orders, Promises, Refusal, Renewal,
-    TokenPromise, Wakes, Want,
+    Claim, Death, Driver, DriverError, Hold, Holder, Inspect, Loss, MAX_TTL, Orders, Promises, Refusal,
+    Renewal, TokenPromise, Wakes, Want,
 };
 use distlock_core::engine::Engine;
 use futures_util::future::BoxFuture;
@@ -57,14 +57,19 @@ impl Shared {
     /// Marks a holder that is this very client.
     pub(crate) fn holder(&self, mut holder: Holder) -> Holder {
         let client = self.engine.owners().client().to_string();
-        holder.here = holder.owner.strip_prefix(&client).is_some_and(|rest| rest.starts_with(':'));
+        holder.here = holder
+            .owner
+            .strip_prefix(&client)
+            .is_some_and(|rest| rest.starts_with(':'));
         holder
     }
 
-
     /// A lease that nobody keeps alive.
     pub(crate) async fn grant_unkept(&self, ttl: Duration) -> Result<i64, Failure> {
-        let grant = LeaseGrantRequest { ttl: seconds(ttl), id: 0 };
+        let grant = LeaseGrantRequest {
+            ttl: seconds(ttl),
+            id: 0,
+        };
         Ok(self.client.call(grant).await?.id)
     }
 
@@ -77,7 +82,9 @@ impl Shared {
         self.engine.spawn(async move {
             shared.engine.clock().sleep(YOUNG).await;
             for (place, value) in shared.holds.grown() {
-                let (Some(at), Some(token)) = (place.revision(), place.token()) else { continue };
+                let (Some(at), Some(token)) = (place.revision(), place.token()) else {
+                    continue;
+                };
                 place.arm(&shared.watcher, i64::try_from(token.get()).unwrap_or(at) + 1);
                 if i64::try_from(token.get()) != Ok(at) {
                     // It waited: its token is not its create revision. For people who look; a failure is no loss.

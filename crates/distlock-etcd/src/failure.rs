@@ -35,12 +35,20 @@ impl Failure {
     /// No answer in time.
     pub(crate) fn timeout(endpoint: &str) -> Self {
         let text = format!("no answer from {endpoint} in time");
-        Self { reached: Reached::Maybe, why: Why::Member, text }
+        Self {
+            reached: Reached::Maybe,
+            why: Why::Member,
+            text,
+        }
     }
 
     /// A failure before anything was sent.
     pub(crate) fn unsent(text: impl Into<String>) -> Self {
-        Self { reached: Reached::No, why: Why::Member, text: text.into() }
+        Self {
+            reached: Reached::No,
+            why: Why::Member,
+            text: text.into(),
+        }
     }
 
     /// From what the server, or the transport, said.
@@ -72,9 +80,10 @@ fn classify(status: &Status, said: &str) -> (Reached, Why) {
         }
         _ => match status.code() {
             Code::Unimplemented => (Reached::No, Why::Unknown),
-            Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated | Code::FailedPrecondition => {
-                (Reached::No, Why::Refused)
-            }
+            Code::InvalidArgument
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::FailedPrecondition => (Reached::No, Why::Refused),
             _ => (Reached::Maybe, Why::Member),
         },
     }
@@ -131,7 +140,11 @@ mod tests {
 
     #[test]
     fn what_the_server_gave_up_may_have_been_applied() {
-        for said in ["etcdserver: request timed out", "etcdserver: leader changed", "transport error"] {
+        for said in [
+            "etcdserver: request timed out",
+            "etcdserver: leader changed",
+            "transport error",
+        ] {
             let failure = Failure::from_status(&Status::unavailable(said), "e");
             assert_eq!(failure.reached, Reached::Maybe, "{said}");
             let error = DriverError::from(failure);

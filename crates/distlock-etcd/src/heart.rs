@@ -60,7 +60,11 @@ impl Heart {
     /// Safe; the keepalive may have been sent.
     pub(crate) async fn beat(&self, lease: i64, patience: Duration) -> Result<Beat, DriverError> {
         let (answer, answered) = oneshot::channel();
-        let ask = Ask { lease, patience, answer };
+        let ask = Ask {
+            lease,
+            patience,
+            answer,
+        };
         if self.asks.send(ask).is_err() {
             return Err(DriverError::closed());
         }
@@ -94,10 +98,17 @@ async fn run(client: Arc<Client>, mut todo: mpsc::UnboundedReceiver<Ask>) {
         let patience = first.patience;
         send(&client, &requests, &mut waiting, first);
         // The server opens its side with its first answer, so the first request must be there already.
-        let opened = client.clock().timeout(patience, open(&client, endpoint, outgoing)).await;
+        let opened = client
+            .clock()
+            .timeout(patience, open(&client, endpoint, outgoing))
+            .await;
         let failure = match opened {
             Some(Ok(answers)) => {
-                let stream = Open { endpoint, requests, answers };
+                let stream = Open {
+                    endpoint,
+                    requests,
+                    answers,
+                };
                 match beat_on(&client, stream, &mut waiting, &mut todo).await {
                     Some(failure) => failure,
                     None => return,
@@ -117,12 +128,21 @@ async fn run(client: Arc<Client>, mut todo: mpsc::UnboundedReceiver<Ask>) {
 }
 
 /// Sends a keepalive, unless one for this lease is on its way: then that one's answer is the answer.
-fn send(client: &Client, requests: &mpsc::UnboundedSender<LeaseKeepAliveRequest>, waiting: &mut Waiting, ask: Ask) {
+fn send(
+    client: &Client,
+    requests: &mpsc::UnboundedSender<LeaseKeepAliveRequest>,
+    waiting: &mut Waiting,
+    ask: Ask,
+) {
     let sent = client.clock().now();
     let entry = waiting.entry(ask.lease).or_insert_with(|| {
         // A closed stream is noticed by its reader.
         let _ = requests.send(LeaseKeepAliveRequest { id: ask.lease });
-        OnTheWay { sent, give_up: sent + ask.patience, answers: Vec::new() }
+        OnTheWay {
+            sent,
+            give_up: sent + ask.patience,
+            answers: Vec::new(),
+        }
     });
     entry.answers.push(ask.answer);
 }
@@ -174,9 +194,14 @@ fn answered(client: &Client, waiting: &mut Waiting, answer: &LeaseKeepAliveRespo
         tracing::debug!(target: "distlock", term, "a keepalive answer of an older raft term is ignored");
         return;
     }
-    let Some(sent) = waiting.remove(&answer.id) else { return };
+    let Some(sent) = waiting.remove(&answer.id) else {
+        return;
+    };
     let beat = match u64::try_from(answer.ttl) {
-        Ok(ttl) if ttl > 0 => Beat::Alive { sent: sent.sent, ttl: Duration::from_secs(ttl) },
+        Ok(ttl) if ttl > 0 => Beat::Alive {
+            sent: sent.sent,
+            ttl: Duration::from_secs(ttl),
+        },
         _ => Beat::Gone,
     };
     for ask in sent.answers {

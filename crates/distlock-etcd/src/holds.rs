@@ -40,7 +40,9 @@ impl Holds {
     /// Takes those of the young holds that are still held.
     pub(crate) fn grown(&self) -> Vec<(Arc<Place>, Vec<u8>)> {
         let young = std::mem::take(&mut *lock(&self.young));
-        let held = young.into_iter().filter_map(|(place, value)| Some((place.upgrade()?, value)));
+        let held = young
+            .into_iter()
+            .filter_map(|(place, value)| Some((place.upgrade()?, value)));
         held.filter(|(place, _)| !place.has_left()).collect()
     }
 }

@@ -31,11 +31,19 @@ impl EtcdDriver {
         let lock = self.shared.names.lock(key).map_err(DriverError::refused)?;
         let range = self.shared.client.call(ask::whole_line(&lock)).await?;
         let contenders = range.kvs.into_iter().filter_map(|kv| self.contender(kv));
-        Ok(contenders.filter(|(of, _)| of == key).map(|(_, contender)| contender).collect())
+        Ok(contenders
+            .filter(|(of, _)| of == key)
+            .map(|(_, contender)| contender)
+            .collect())
     }
 
     /// Notes in a stored key that it was broken; its holder reads that.
-    async fn note(&self, contender: &Contender, how: &Break, lease: Option<i64>) -> Result<bool, DriverError> {
+    async fn note(
+        &self,
+        contender: &Contender,
+        how: &Break,
+        lease: Option<i64>,
+    ) -> Result<bool, DriverError> {
         let kv = &contender.kv;
         let value = record::with(&kv.value, "broken", how.reason.as_deref().unwrap_or_default());
         let note = ask::rewrite(kv.key.clone(), kv.create_revision, value, lease);
@@ -63,12 +71,21 @@ fn describe(key: Key, line: Vec<Contender>) -> LockInfo {
 
 #[async_trait]
 impl Inspect for EtcdDriver {
-    async fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<LockInfo>, DriverError> {
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<LockInfo>, DriverError> {
         let all = self.shared.names.locks(prefix);
         let mut locks: std::collections::BTreeMap<Key, Vec<Contender>> = Default::default();
         let mut from = all.clone().into_bytes();
         loop {
-            let range = self.shared.client.call(ask::page(&all, from.clone(), PAGE)).await?;
+            let range = self
+                .shared
+                .client
+                .call(ask::page(&all, from.clone(), PAGE))
+                .await?;
             let Some(last) = range.kvs.last() else { break };
             from = last.key.clone();
             from.push(0);
@@ -94,7 +111,11 @@ impl Inspect for EtcdDriver {
         let mut info = describe(key.clone(), line);
         // Of the holders only: there may be thousands of waiters.
         for (holder, id) in info.holders.iter_mut().zip(leases) {
-            let lease = self.shared.client.call(LeaseTimeToLiveRequest { id, keys: false }).await;
+            let lease = self
+                .shared
+                .client
+                .call(LeaseTimeToLiveRequest { id, keys: false })
+                .await;
             let ttl = lease.ok().and_then(|lease| u64::try_from(lease.ttl).ok());
             holder.expires_in = ttl.map(std::time::Duration::from_secs);
         }
@@ -105,8 +126,12 @@ impl Inspect for EtcdDriver {
         let mut broken = Vec::new();
         let line = self.line(key).await?;
         let modes: Vec<Mode> = line.iter().map(|c| c.record.holder.mode).collect();
-        let holding: Vec<_> =
-            line.into_iter().enumerate().filter(|(i, _)| turn(&modes, *i) == Turn::Mine).map(|(_, c)| c).collect();
+        let holding: Vec<_> = line
+            .into_iter()
+            .enumerate()
+            .filter(|(i, _)| turn(&modes, *i) == Turn::Mine)
+            .map(|(_, c)| c)
+            .collect();
         if let Some(expect) = how.expect {
             let have = holding.first().and_then(|c| c.record.holder.token);
             if have != Some(expect) {

@@ -43,7 +43,9 @@ impl Shared {
         let lock = self.names.lock(&want.key).map_err(DriverError::refused)?;
         let key = place::key(&lock, want, own_id(want.owner));
         let range = self.client.call(ask::read(&key)).await?;
-        let Some(kv) = range.kvs.into_iter().next() else { return Ok(Err(LostReason::Expired)) };
+        let Some(kv) = range.kvs.into_iter().next() else {
+            return Ok(Err(LostReason::Expired));
+        };
         let record = Record::read(&kv, "");
         Ok(match record.broken {
             Some(reason) => Err(LostReason::Broken { reason }),
@@ -62,8 +64,17 @@ impl Shared {
             Beat::Alive { sent, ttl } if ttl >= hold.ttl => Ok(Ok((sent, ttl))),
             Beat::Alive { .. } => {
                 let sent = self.client.clock().now();
-                let lease = self.client.call(LeaseGrantRequest { ttl: seconds(hold.ttl), id: 0 }).await?;
-                let moved = self.client.call(ask::move_to(kv.key, kv.create_revision, lease.id)).await?;
+                let lease = self
+                    .client
+                    .call(LeaseGrantRequest {
+                        ttl: seconds(hold.ttl),
+                        id: 0,
+                    })
+                    .await?;
+                let moved = self
+                    .client
+                    .call(ask::move_to(kv.key, kv.create_revision, lease.id))
+                    .await?;
                 let unused = if moved.succeeded { kv.lease } else { lease.id };
                 // What fails here runs out by itself.
                 let _ = self.client.call(LeaseRevokeRequest { id: unused }).await;
@@ -81,7 +92,11 @@ impl Shared {
     pub(crate) async fn leave_lease(&self, lock: &str, want: &Want) -> Result<bool, Failure> {
         let id = own_id(want.owner);
         let taken = self.client.call(ask::take(&place::key(lock, want, id))).await?;
-        let moved_to = taken.range(0).first().map(|kv| kv.lease).filter(|lease| *lease != id && *lease != 0);
+        let moved_to = taken
+            .range(0)
+            .first()
+            .map(|kv| kv.lease)
+            .filter(|lease| *lease != id && *lease != 0);
         if let Some(id) = moved_to {
             // It has no key any more, and runs out by itself.
             let _ = self.client.call(LeaseRevokeRequest { id }).await;

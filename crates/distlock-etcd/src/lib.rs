@@ -9,6 +9,7 @@ mod ask;
 mod auth;
 mod claim;
 mod client;
+mod company;
 mod config;
 mod doctor;
 mod driver;
@@ -17,6 +18,7 @@ mod heart;
 mod holds;
 mod inspect;
 mod lease;
+mod leave;
 mod name;
 mod place;
 mod record;
@@ -47,7 +49,9 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
     let client = client::Client::new(&config, engine.clock().clone())?;
     // A read of one key that need not exist: proves the way, the account and a quorum.
     let names = name::Names::new(engine.namespace().clone());
-    client.call(ask::page(&names.sessions(), names.sessions().into_bytes(), 1)).await?;
+    client
+        .call(ask::page(&names.sessions(), names.sessions().into_bytes(), 1))
+        .await?;
     let shared = driver::Shared::new(engine, client);
     txn::register(&shared);
     Ok(Arc::new(driver::EtcdDriver { shared }))

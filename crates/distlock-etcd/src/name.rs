@@ -34,11 +34,17 @@ impl Names {
     pub(crate) fn lock(&self, key: &Key) -> Result<String, Refusal> {
         let name = key.as_str();
         if !self.namespace.is_exact() {
-            return Ok(format!("{}:{}/", self.namespace, utf8_percent_encode(name, ESCAPED)));
+            return Ok(format!(
+                "{}:{}/",
+                self.namespace,
+                utf8_percent_encode(name, ESCAPED)
+            ));
         }
         let own = self.sessions();
         if format!("{name}/").starts_with(&own) || own.starts_with(&format!("{name}/")) {
-            return Err(Refusal::InvalidKey(format!("{own} is kept for distlock's own records")));
+            return Err(Refusal::InvalidKey(format!(
+                "{own} is kept for distlock's own records"
+            )));
         }
         Ok(format!("{name}/"))
     }
@@ -54,7 +60,11 @@ impl Names {
 
     /// The prefix of the sessions' own records.
     pub(crate) fn sessions(&self) -> String {
-        let namespace = if self.namespace.is_exact() { OWN } else { self.namespace.as_str() };
+        let namespace = if self.namespace.is_exact() {
+            OWN
+        } else {
+            self.namespace.as_str()
+        };
         format!("{namespace}.session/")
     }
 
@@ -82,14 +92,21 @@ impl Names {
 
 /// Whether this is what follows the lock's prefix in a contender's key.
 pub(crate) fn is_contender(rest: &str) -> bool {
-    is_place(rest.strip_prefix("r/").or_else(|| rest.strip_prefix("w/")).unwrap_or(rest))
+    is_place(
+        rest.strip_prefix("r/")
+            .or_else(|| rest.strip_prefix("w/"))
+            .unwrap_or(rest),
+    )
 }
 
 /// `<hex>` (Go) or `<hex>.<n>` (ours).
 fn is_place(place: &str) -> bool {
     let (lease, n) = place.split_once('.').unwrap_or((place, "0"));
     let lease = lease.strip_prefix('-').unwrap_or(lease);
-    let hex = !lease.is_empty() && lease.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let hex = !lease.is_empty()
+        && lease
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     hex && !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())
 }
 
@@ -140,7 +157,11 @@ mod tests {
                 let key = Key::new(name).unwrap();
                 for rest in ["7f.12", "7f", "r/7f.1", "w/-5.1"] {
                     let stored = format!("{}{rest}", names.lock(&key).unwrap());
-                    assert_eq!(names.parse(stored.as_bytes()), Some((key.clone(), rest)), "{stored}");
+                    assert_eq!(
+                        names.parse(stored.as_bytes()),
+                        Some((key.clone(), rest)),
+                        "{stored}"
+                    );
                 }
             }
         }
@@ -149,7 +170,14 @@ mod tests {
     #[test]
     fn foreign_keys_are_no_contenders() {
         let names = names("ns");
-        for stored in ["ns:a/b/7f", "ns:a", "other:a/7f", "ns.session/7f", "ns:a/zz", "ns:a/"] {
+        for stored in [
+            "ns:a/b/7f",
+            "ns:a",
+            "other:a/7f",
+            "ns.session/7f",
+            "ns:a/zz",
+            "ns:a/",
+        ] {
             assert_eq!(names.parse(stored.as_bytes()), None, "{stored}");
         }
         assert!(is_contender("w/7f.1") && !is_contender("b/7f") && !is_contender("zz"));

@@ -39,7 +39,12 @@ struct News {
 pub(crate) fn key(lock: &str, want: &Want, lease: i64) -> String {
     // Go prints a negative lease with a sign.
     let sign = if lease < 0 { "-" } else { "" };
-    format!("{lock}{}{sign}{:x}.{}", name::part(want.mode), lease.unsigned_abs(), want.owner.n)
+    format!(
+        "{lock}{}{sign}{:x}.{}",
+        name::part(want.mode),
+        lease.unsigned_abs(),
+        want.owner.n
+    )
 }
 
 impl Place {
@@ -79,7 +84,10 @@ impl Place {
     }
 
     pub(crate) fn token(&self) -> Option<FencingToken> {
-        u64::try_from(self.token.load(Ordering::Acquire)).ok().filter(|t| *t > 0).map(FencingToken::new)
+        u64::try_from(self.token.load(Ordering::Acquire))
+            .ok()
+            .filter(|t| *t > 0)
+            .map(FencingToken::new)
     }
 
     pub(crate) fn granted(&self, revision: i64) {

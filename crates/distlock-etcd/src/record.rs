@@ -18,7 +18,10 @@ const MAGIC: &str = "distlock=1";
 pub(crate) fn encode(want: &Want) -> Vec<u8> {
     let mut out = format!("{MAGIC}&mode={}&owner={}", mode_word(want.mode), want.owner);
     let mut add = |name: &str, value: &str| {
-        out.push_str(&format!("&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+        out.push_str(&format!(
+            "&{name}={}",
+            utf8_percent_encode(value, NON_ALPHANUMERIC)
+        ));
     };
     if let Some(label) = &want.label {
         add("label", label);
@@ -38,7 +41,11 @@ pub(crate) fn encode(want: &Want) -> Vec<u8> {
 
 /// The value with another fact added.
 pub(crate) fn with(value: &[u8], name: &str, fact: &str) -> Vec<u8> {
-    let mut out = if value.is_empty() { MAGIC.as_bytes().to_vec() } else { value.to_vec() };
+    let mut out = if value.is_empty() {
+        MAGIC.as_bytes().to_vec()
+    } else {
+        value.to_vec()
+    };
     out.extend_from_slice(format!("&{name}={}", utf8_percent_encode(fact, NON_ALPHANUMERIC)).as_bytes());
     out
 }
@@ -57,7 +64,9 @@ impl Record {
     /// Reads a stored key; `rest` is what follows the lock's prefix in its name.
     pub(crate) fn read(kv: &KeyValue, rest: &str) -> Self {
         let text = std::str::from_utf8(&kv.value).unwrap_or_default();
-        let ours = text.strip_prefix(MAGIC).is_some_and(|more| more.is_empty() || more.starts_with('&'));
+        let ours = text
+            .strip_prefix(MAGIC)
+            .is_some_and(|more| more.is_empty() || more.starts_with('&'));
         let mut record = Self {
             holder: Holder::new(rest, Mode::Mutex),
             broken: None,
@@ -117,7 +126,9 @@ fn parse_mode(word: &str) -> Option<Mode> {
         "mutex" => Some(Mode::Mutex),
         "write" => Some(Mode::Write),
         "read" => Some(Mode::Read),
-        _ => Some(Mode::Slot { of: word.strip_prefix("slot.")?.parse().ok()? }),
+        _ => Some(Mode::Slot {
+            of: word.strip_prefix("slot.")?.parse().ok()?,
+        }),
     }
 }
 
@@ -158,7 +169,11 @@ mod tests {
     fn a_record_reads_back_as_written() {
         for mode in [Mode::Mutex, Mode::Read, Mode::Write, Mode::Slot { of: 7 }] {
             let want = want(mode);
-            let kv = KeyValue { value: encode(&want), create_revision: 9, ..Default::default() };
+            let kv = KeyValue {
+                value: encode(&want),
+                create_revision: 9,
+                ..Default::default()
+            };
             let record = Record::read(&kv, "7f.1");
             assert_eq!(record.holder.mode, mode);
             assert_eq!(record.holder.owner, want.owner.to_string());
@@ -171,7 +186,10 @@ mod tests {
     #[test]
     fn other_programs_take_part_in_a_mutex() {
         for value in [&b""[..], b"proposal", b"\xff", b"distlock=12"] {
-            let kv = KeyValue { value: value.to_vec(), ..Default::default() };
+            let kv = KeyValue {
+                value: value.to_vec(),
+                ..Default::default()
+            };
             let record = Record::read(&kv, "7f");
             assert_eq!((record.kind(), record.holder.owner.as_str()), (Kind::Mutex, "7f"));
         }
@@ -180,10 +198,22 @@ mod tests {
     #[test]
     fn facts_can_be_added() {
         let value = with(&encode(&want(Mode::Mutex)), "broken", "");
-        let record = Record::read(&KeyValue { value, ..Default::default() }, "7f.1");
+        let record = Record::read(
+            &KeyValue {
+                value,
+                ..Default::default()
+            },
+            "7f.1",
+        );
         assert_eq!(record.broken, Some(None));
         let value = with(b"", "broken", "a b");
-        let record = Record::read(&KeyValue { value, ..Default::default() }, "7f");
+        let record = Record::read(
+            &KeyValue {
+                value,
+                ..Default::default()
+            },
+            "7f",
+        );
         assert_eq!(record.broken, Some(Some("a b".into())));
     }
 }

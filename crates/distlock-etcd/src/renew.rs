@@ -44,8 +44,11 @@ impl Shared {
 
     async fn renew_shared(&self, holds: Vec<(usize, Arc<Place>)>, answer: Answer<'_>) {
         let few = holds.len() <= ask::READ_ALL;
-        let (read, told): (Vec<_>, Vec<_>) = holds.into_iter().partition(|(_, place)| few || place.is_blind());
-        let told = told.into_iter().map(|(i, place)| async move { answer(i, renewed(&place).await) });
+        let (read, told): (Vec<_>, Vec<_>) =
+            holds.into_iter().partition(|(_, place)| few || place.is_blind());
+        let told = told
+            .into_iter()
+            .map(|(i, place)| async move { answer(i, renewed(&place).await) });
         let read = read.chunks(ask::READ_ALL).map(|chunk| async move {
             self.see(chunk).await;
             for (i, place) in chunk {

@@ -49,8 +49,18 @@ pub(crate) struct Session {
 
 impl Session {
     /// A lease that was granted for `ttl`, asked for at `sent`.
-    pub(crate) fn new(id: i64, ttl: Duration, sent: Moment, record: Option<String>, clock: Clock) -> Arc<Self> {
-        let health = Health { sent, valid_until: sent + ttl, over: None };
+    pub(crate) fn new(
+        id: i64,
+        ttl: Duration,
+        sent: Moment,
+        record: Option<String>,
+        clock: Clock,
+    ) -> Arc<Self> {
+        let health = Health {
+            sent,
+            valid_until: sent + ttl,
+            over: None,
+        };
         Arc::new(Self {
             id,
             ttl,
@@ -171,7 +181,11 @@ pub(crate) fn patience(ttl: Duration) -> Duration {
 pub(crate) async fn keep_alive(session: Arc<Session>, heart: Heart, client: Arc<Client>, shared: bool) {
     let clock = client.clock().clone();
     let ttl = session.ttl;
-    let (handles, patience_with_idle) = if shared { (2, IDLE.max(ttl * 2)) } else { (1, Duration::ZERO) };
+    let (handles, patience_with_idle) = if shared {
+        (2, IDLE.max(ttl * 2))
+    } else {
+        (1, Duration::ZERO)
+    };
     let mut unused_since = None;
     let mut next = session.health.borrow().sent + ttl / 3;
     let why = loop {
@@ -185,7 +199,9 @@ pub(crate) async fn keep_alive(session: Arc<Session>, heart: Heart, client: Arc<
             break LostReason::SessionEnded;
         }
         let valid_until = session.valid_until();
-        let beat = clock.deadline(valid_until, heart.beat(session.id, patience(ttl))).await;
+        let beat = clock
+            .deadline(valid_until, heart.beat(session.id, patience(ttl)))
+            .await;
         match beat {
             Some(Ok(Beat::Alive { sent, ttl })) if clock.now() < valid_until => {
                 session.renewed(sent, ttl);

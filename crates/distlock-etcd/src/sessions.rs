@@ -36,7 +36,14 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub(crate) fn new(engine: Engine, client: Arc<Client>, heart: Heart, records: String) -> Self {
-        Self { engine, client, heart, records, shared: Mutex::default(), closed: AtomicBool::new(false) }
+        Self {
+            engine,
+            client,
+            heart,
+            records,
+            shared: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, ByTtl> {
@@ -44,7 +51,11 @@ impl Sessions {
     }
 
     fn open(&self) -> Result<(), DriverError> {
-        if self.closed.load(Ordering::Acquire) { Err(DriverError::closed()) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(DriverError::closed())
+        } else {
+            Ok(())
+        }
     }
 
     /// The lease of this TTL that the client's claims share.
@@ -63,7 +74,8 @@ impl Sessions {
             return Ok(session);
         }
         let session = self.grant(seconds, 0).await?;
-        self.lock().insert(seconds, (asking.clone(), Some(session.clone())));
+        self.lock()
+            .insert(seconds, (asking.clone(), Some(session.clone())));
         self.keep(&session, true);
         // A client that was closed meanwhile has revoked what it found; this one it has not.
         if let Err(closed) = self.open() {
@@ -112,7 +124,13 @@ impl Sessions {
             tracing::debug!(target: "distlock", asked = ttl, ?granted, "the etcd server raised the TTL");
         }
         let record = (id == 0).then(|| format!("{}{:x}", self.records, lease.id));
-        Ok(Session::new(lease.id, granted, sent, record, self.client.clock().clone()))
+        Ok(Session::new(
+            lease.id,
+            granted,
+            sent,
+            record,
+            self.client.clock().clone(),
+        ))
     }
 
     fn keep(&self, session: &Arc<Session>, shared: bool) {
@@ -123,7 +141,11 @@ impl Sessions {
     /// Ends the shared leases, and with them all their keys.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        let all: Vec<_> = self.lock().drain().filter_map(|(_, (_, session))| session).collect();
+        let all: Vec<_> = self
+            .lock()
+            .drain()
+            .filter_map(|(_, (_, session))| session)
+            .collect();
         join_all(all.iter().map(|session| async {
             session.end(LostReason::Shutdown);
             if let Err(failure) = self.client.call(LeaseRevokeRequest { id: session.id }).await {
@@ -136,7 +158,9 @@ impl Sessions {
 
 /// The TTL in etcd's unit, rounded up.
 pub(crate) fn seconds(ttl: Duration) -> i64 {
-    i64::try_from(ttl.as_nanos().div_ceil(1_000_000_000)).unwrap_or(i64::MAX).max(1)
+    i64::try_from(ttl.as_nanos().div_ceil(1_000_000_000))
+        .unwrap_or(i64::MAX)
+        .max(1)
 }
 
 /// The id of the lease of this owner alone: positive, like those that servers choose.

@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use distlock_core::{Error, ErrorKind, OwnerId};
 
 use crate::driver::Shared;
-use crate::wire::{Compare, CompareResult, CompareTarget, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest};
+use crate::wire::{
+    Compare, CompareResult, CompareTarget, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest,
+};
 
 /// The clients of this process, by their identity: a guard knows its owner, but not its engine.
 static CLIENTS: LazyLock<Mutex<HashMap<u128, Weak<Shared>>>> = LazyLock::new(Mutex::default);
@@ -72,11 +74,22 @@ impl Txn {
         let shared = clients().get(&owner.client.as_u128()).and_then(Weak::upgrade);
         let place = shared.as_ref().and_then(|shared| shared.holds.get(owner.n));
         let (Some(shared), Some(place)) = (shared, place) else {
-            return Err(not_held("this process holds no lock of this owner at an etcd engine"));
+            return Err(not_held(
+                "this process holds no lock of this owner at an etcd engine",
+            ));
         };
-        let create_revision = place.revision().ok_or_else(|| not_held("the lock is no longer held"))?;
-        let held = Ownership { key: place.key.clone().into_bytes(), create_revision };
-        Ok(Self { shared, held, writes: Vec::new() })
+        let create_revision = place
+            .revision()
+            .ok_or_else(|| not_held("the lock is no longer held"))?;
+        let held = Ownership {
+            key: place.key.clone().into_bytes(),
+            create_revision,
+        };
+        Ok(Self {
+            shared,
+            held,
+            writes: Vec::new(),
+        })
     }
 
     /// What the transaction compares, for use with another client.
@@ -86,14 +99,21 @@ impl Txn {
 
     /// Writes a key.
     pub fn put(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        let put = PutRequest { key: key.into(), value: value.into(), ..Default::default() };
+        let put = PutRequest {
+            key: key.into(),
+            value: value.into(),
+            ..Default::default()
+        };
         self.writes.push(put.into());
         self
     }
 
     /// Deletes a key.
     pub fn delete(mut self, key: impl Into<Vec<u8>>) -> Self {
-        let delete = DeleteRangeRequest { key: key.into(), ..Default::default() };
+        let delete = DeleteRangeRequest {
+            key: key.into(),
+            ..Default::default()
+        };
         self.writes.push(delete.into());
         self
     }
@@ -114,7 +134,9 @@ impl Txn {
             failure: Vec::new(),
         };
         match self.shared.client.call(request).await {
-            Ok(reply) if reply.succeeded => Ok(Applied { revision: reply.revision() }),
+            Ok(reply) if reply.succeeded => Ok(Applied {
+                revision: reply.revision(),
+            }),
             Ok(_) => Err(not_held("the lock had passed on: nothing was written")),
             Err(failure) => Err(Error::from_driver(failure.into()).with_engine("etcd")),
         }

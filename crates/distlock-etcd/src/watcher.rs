@@ -18,8 +18,8 @@ use tonic::Streaming;
 use crate::client::Client;
 use crate::failure::{Failure, Why};
 use crate::wire::{
-    self, EVENT_DELETE, FILTER_NO_PUT, KeyValue, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse,
-    watch_request::Union,
+    self, EVENT_DELETE, FILTER_NO_PUT, KeyValue, WatchCancelRequest, WatchCreateRequest, WatchRequest,
+    WatchResponse, watch_request::Union,
 };
 
 /// What a watch saw.
@@ -83,14 +83,28 @@ impl Watcher {
     pub(crate) fn start(engine: &Engine, client: Arc<Client>) -> Self {
         let (commands, todo) = mpsc::unbounded_channel();
         engine.spawn(run(client, todo));
-        Self { commands, next: AtomicI64::new(1) }
+        Self {
+            commands,
+            next: AtomicI64::new(1),
+        }
     }
 
     /// Watches a key from this revision on; its writes only if `puts`.
     pub(crate) fn watch(&self, key: Vec<u8>, from: i64, puts: bool, tell: Tell) -> Watch {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let _ = self.commands.send(Command::Start(id, Sub { key, from, puts, tell }));
-        Watch { id, commands: self.commands.clone() }
+        let _ = self.commands.send(Command::Start(
+            id,
+            Sub {
+                key,
+                from,
+                puts,
+                tell,
+            },
+        ));
+        Watch {
+            id,
+            commands: self.commands.clone(),
+        }
     }
 }
 
@@ -132,11 +146,21 @@ async fn run(client: Arc<Client>, mut todo: mpsc::UnboundedReceiver<Command>) {
         let (requests, outgoing) = mpsc::unbounded_channel();
         // The server opens its side with its first answer, so the requests must be there already.
         for (id, sub) in &subs {
-            let _ = requests.send(WatchRequest { union: Some(create(*id, sub)) });
+            let _ = requests.send(WatchRequest {
+                union: Some(create(*id, sub)),
+            });
         }
-        match client.clock().timeout(client.timeout(), open(&client, endpoint, outgoing)).await {
+        match client
+            .clock()
+            .timeout(client.timeout(), open(&client, endpoint, outgoing))
+            .await
+        {
             Some(Ok(answers)) => {
-                let stream = Open { endpoint, requests, answers };
+                let stream = Open {
+                    endpoint,
+                    requests,
+                    answers,
+                };
                 match watch_on(&client, stream, &mut subs, &mut todo).await {
                     End::Closed => return,
                     End::Moved => pause = Duration::ZERO,
@@ -251,7 +275,9 @@ async fn watch_on(
 }
 
 fn told(client: &Client, subs: &mut Subs, answer: &WatchResponse) {
-    let Some(sub) = subs.get_mut(&answer.watch_id) else { return };
+    let Some(sub) = subs.get_mut(&answer.watch_id) else {
+        return;
+    };
     for event in &answer.events {
         let Some(kv) = &event.kv else { continue };
         if event.kind == EVENT_DELETE {

@@ -1,5 +1,5 @@
 //! The conformance suite against one member and against three.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod cluster;
 

@@ -1,5 +1,5 @@
 //! The engine against real clusters: formats, faults, other programs.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod cluster;
 #[path = "engine/faults.rs"]

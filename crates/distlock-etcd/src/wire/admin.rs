@@ -16,7 +16,9 @@ pub(crate) struct AuthenticateRequest {
 
 impl std::fmt::Debug for AuthenticateRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AuthenticateRequest").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AuthenticateRequest")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

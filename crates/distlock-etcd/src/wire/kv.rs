@@ -250,19 +250,25 @@ impl Compare {
 
 impl From<RangeRequest> for RequestOp {
     fn from(op: RangeRequest) -> Self {
-        Self { op: Some(op::Op::Range(op)) }
+        Self {
+            op: Some(op::Op::Range(op)),
+        }
     }
 }
 
 impl From<PutRequest> for RequestOp {
     fn from(op: PutRequest) -> Self {
-        Self { op: Some(op::Op::Put(op)) }
+        Self {
+            op: Some(op::Op::Put(op)),
+        }
     }
 }
 
 impl From<DeleteRangeRequest> for RequestOp {
     fn from(op: DeleteRangeRequest) -> Self {
-        Self { op: Some(op::Op::Delete(op)) }
+        Self {
+            op: Some(op::Op::Delete(op)),
+        }
     }
 }
 

@@ -21,7 +21,8 @@ pub(crate) use self::lease::{
     LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 pub(crate) use self::watch::{
-    EVENT_DELETE, FILTER_NO_PUT, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse, watch_request,
+    EVENT_DELETE, FILTER_NO_PUT, WatchCancelRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+    watch_request,
 };
 
 use futures_util::Stream;
@@ -104,7 +105,11 @@ async fn ready(channel: Channel) -> Result<tonic::client::Grpc<Channel>, Status>
 pub(crate) async fn unary<C: Call>(channel: Channel, request: Request<C>) -> Result<C::Reply, Status> {
     let path = PathAndQuery::from_static(C::PATH);
     let codec = ProstCodec::<C, C::Reply>::default();
-    Ok(ready(channel).await?.unary(request, path, codec).await?.into_inner())
+    Ok(ready(channel)
+        .await?
+        .unary(request, path, codec)
+        .await?
+        .into_inner())
 }
 
 /// Opens a stream in both directions.
@@ -120,5 +125,9 @@ where
 {
     let path = PathAndQuery::from_static(path);
     let codec = ProstCodec::<S::Item, A>::default();
-    Ok(ready(channel).await?.streaming(requests, path, codec).await?.into_inner())
+    Ok(ready(channel)
+        .await?
+        .streaming(requests, path, codec)
+        .await?
+        .into_inner())
 }

@@ -25,28 +25,42 @@ pub(crate) fn boxed(e: impl Error + Send + Sync + 'static) -> Box<dyn Error + Se
 /// A client with this namespace.
 pub(crate) async fn client(config: Config, namespace: &str) -> Client {
     let builder = Client::builder().namespace(namespace).label("test").ttl(SECS(3));
-    builder.build(|engine| distlock_etcd::open(engine, config)).await.unwrap()
+    builder
+        .build(|engine| distlock_etcd::open(engine, config))
+        .await
+        .unwrap()
 }
 
 /// etcd's own command against some endpoint.
 pub(crate) fn etcdctl(address: &str) -> tokio::process::Command {
     let program = find("etcdctl").unwrap_or_else(|_| PathBuf::from("etcdctl"));
     let mut command = tokio::process::Command::new(program);
-    command.env("ETCDCTL_API", "3").args(["--endpoints", address]).kill_on_drop(true).stdin(Stdio::null());
+    command
+        .env("ETCDCTL_API", "3")
+        .args(["--endpoints", address])
+        .kill_on_drop(true)
+        .stdin(Stdio::null());
     command
 }
 
 /// Runs etcd's own command to its end.
 pub(crate) async fn ctl(address: &str, args: &[&str]) -> String {
     let out = etcdctl(address).args(args).output().await.unwrap();
-    assert!(out.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "etcdctl {args:?}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     String::from_utf8(out.stdout).unwrap()
 }
 
 /// The keys under a prefix.
 pub(crate) async fn keys(address: &str, prefix: &str) -> Vec<String> {
     let out = ctl(address, &["get", "--prefix", "--keys-only", prefix]).await;
-    out.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    out.lines()
+        .filter(|line| !line.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Waits until `look` is true.

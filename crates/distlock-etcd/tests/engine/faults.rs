@@ -29,8 +29,12 @@ async fn a_lease_revoked_by_an_admin_is_told_within_a_second() {
     until("both are watched", async || held.valid_for() < SECS(59)).await;
     ctl(at, &["lease", "revoke", &lease_of(at, "ns:k/").await]).await;
     let start = Instant::now();
-    tokio::time::timeout(SECS(1), held.lost()).await.expect("told within a second");
-    tokio::time::timeout(SECS(1), other.lost()).await.expect("all claims of the lease are told");
+    tokio::time::timeout(SECS(1), held.lost())
+        .await
+        .expect("told within a second");
+    tokio::time::timeout(SECS(1), other.lost())
+        .await
+        .expect("all claims of the lease are told");
     assert!(start.elapsed() < SECS(1));
     // The next one has a lease that lives.
     let next = locks.mutex("k").ttl(SECS(60)).acquire().await.unwrap();
@@ -46,7 +50,9 @@ async fn a_key_deleted_by_an_admin_is_told_within_a_second() {
     let other = locks.mutex("other").ttl(SECS(60)).acquire().await.unwrap();
     until("it is watched", async || held.valid_for() < SECS(59)).await;
     ctl(at, &["del", "--prefix", "ns:k/"]).await;
-    tokio::time::timeout(SECS(1), held.lost()).await.expect("told within a second");
+    tokio::time::timeout(SECS(1), held.lost())
+        .await
+        .expect("told within a second");
     other.verify().await.unwrap();
 }
 
@@ -54,8 +60,11 @@ async fn a_key_deleted_by_an_admin_is_told_within_a_second() {
 async fn f07_a_waiter_is_not_granted_on_a_dead_lease() {
     let etcd = etcd!(1);
     let at = &etcd.addresses()[0];
-    let (a, b, c) =
-        (client(config(&etcd), "ns").await, client(config(&etcd), "ns").await, client(config(&etcd), "ns").await);
+    let (a, b, c) = (
+        client(config(&etcd), "ns").await,
+        client(config(&etcd), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
     let held = a.mutex("k").acquire().await.unwrap();
     let waiting = tokio::spawn(b.mutex("k").ttl(SECS(60)).acquire());
     until("it waits", async || keys(at, "ns:k/").await.len() == 2).await;
@@ -63,7 +72,10 @@ async fn f07_a_waiter_is_not_granted_on_a_dead_lease() {
     let info = c.inspect("k").await.unwrap();
     assert_eq!(info.waiters.len(), 1);
     for key in &old {
-        if ctl(at, &["get", key, "--print-value-only"]).await.contains(&info.waiters[0].owner) {
+        if ctl(at, &["get", key, "--print-value-only"])
+            .await
+            .contains(&info.waiters[0].owner)
+        {
             let lease = key.rsplit_once('/').unwrap().1.split_once('.').unwrap().0;
             ctl(at, &["lease", "revoke", lease]).await;
         }
@@ -75,7 +87,11 @@ async fn f07_a_waiter_is_not_granted_on_a_dead_lease() {
     .await;
     assert!(held.is_held());
     held.release().await.unwrap();
-    let granted = tokio::time::timeout(SECS(10), waiting).await.expect("granted").unwrap().unwrap();
+    let granted = tokio::time::timeout(SECS(10), waiting)
+        .await
+        .expect("granted")
+        .unwrap()
+        .unwrap();
     granted.verify().await.unwrap();
     assert!(c.mutex("k").try_acquire().await.unwrap().is_none());
 }
@@ -85,7 +101,10 @@ async fn f03_a_wait_outlives_compaction_and_broken_watches() {
     let etcd = etcd!(1);
     let at = etcd.addresses()[0].clone();
     let proxy = Proxy::start(&at).await.unwrap();
-    let (a, b) = (client(config(&etcd), "ns").await, client(Config::new([proxy.address()]), "ns").await);
+    let (a, b) = (
+        client(config(&etcd), "ns").await,
+        client(Config::new([proxy.address()]), "ns").await,
+    );
     let held = a.mutex("k").acquire().await.unwrap();
     let theirs = b.mutex("held through it").acquire().await.unwrap();
     let waiting = tokio::spawn(b.mutex("k").acquire());
@@ -93,8 +112,13 @@ async fn f03_a_wait_outlives_compaction_and_broken_watches() {
     for round in 0..5 {
         ctl(&at, &["put", "noise", &round.to_string()]).await;
         let status = ctl(&at, &["get", "noise", "-w", "json"]).await;
-        let revision: String =
-            status.split("\"revision\":").nth(1).unwrap().chars().take_while(char::is_ascii_digit).collect();
+        let revision: String = status
+            .split("\"revision\":")
+            .nth(1)
+            .unwrap()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
         ctl(&at, &["compact", &revision]).await;
         // The stream of watches has to start again, before what was compacted away.
         proxy.cut();
@@ -102,7 +126,11 @@ async fn f03_a_wait_outlives_compaction_and_broken_watches() {
     }
     held.release().await.unwrap();
     let start = Instant::now();
-    let granted = tokio::time::timeout(SECS(20), waiting).await.expect("granted").unwrap().unwrap();
+    let granted = tokio::time::timeout(SECS(20), waiting)
+        .await
+        .expect("granted")
+        .unwrap()
+        .unwrap();
     assert!(start.elapsed() < SECS(10), "granted after {:?}", start.elapsed());
     assert!(theirs.is_held());
     theirs.verify().await.unwrap();
@@ -146,7 +174,10 @@ async fn a_join_that_arrives_after_its_release_does_nothing() {
     assert_eq!(late.release(None).await.unwrap(), Released::NotHeld);
     proxy.heal();
     // Everything that was held back has arrived when this has.
-    until("what was held back has arrived", async || ctl(&proxy.address(), &["put", "x", "y"]).await.contains("OK")).await;
+    until("what was held back has arrived", async || {
+        ctl(&proxy.address(), &["put", "x", "y"]).await.contains("OK")
+    })
+    .await;
     for _ in 0..20 {
         assert!(keys(&at, "distlock:k/").await.is_empty(), "a ghost");
         tokio::time::sleep(MS(20)).await;
@@ -163,7 +194,10 @@ async fn a_lost_reply_leaves_nothing_and_blocks_nobody() {
     let etcd = etcd!(1);
     let at = etcd.addresses()[0].clone();
     let proxy = Proxy::start(&at).await.unwrap();
-    let (a, b) = (client(Config::new([proxy.address()]).timeout(MS(500)), "ns").await, client(config(&etcd), "ns").await);
+    let (a, b) = (
+        client(Config::new([proxy.address()]).timeout(MS(500)), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
     a.mutex("warm").acquire().await.unwrap().release().await.unwrap();
     for _ in 0..3 {
         proxy.replies(Fault::Hold);
@@ -181,7 +215,10 @@ async fn f60_a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
     let etcd = etcd!(1);
     let at = etcd.addresses()[0].clone();
     let proxy = Proxy::start(&at).await.unwrap();
-    let (a, b) = (client(Config::new([proxy.address()]), "ns").await, client(config(&etcd), "ns").await);
+    let (a, b) = (
+        client(Config::new([proxy.address()]), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
     let held = a.mutex("k").ttl(SECS(2)).acquire().await.unwrap();
     proxy.both(Fault::Hold);
     let told = tokio::spawn({
@@ -204,16 +241,26 @@ async fn f60_a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
 #[tokio::test]
 async fn a_leader_that_dies_costs_neither_hold_nor_place() {
     let mut etcd = etcd!(3);
-    let (a, b) = (client(config(&etcd), "ns").await, client(config(&etcd), "ns").await);
+    let (a, b) = (
+        client(config(&etcd), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
     let held = a.mutex("k").ttl(SECS(10)).acquire().await.unwrap();
     let waiting = tokio::spawn(b.mutex("k").ttl(SECS(10)).acquire());
-    until("it waits", async || a.inspect("k").await.is_ok_and(|i| i.waiters.len() == 1)).await;
+    until("it waits", async || {
+        a.inspect("k").await.is_ok_and(|i| i.waiters.len() == 1)
+    })
+    .await;
     let leader = etcd.leader().await.unwrap();
     etcd.member(leader).kill9().unwrap();
     until("there is another leader", async || held.verify().await.is_ok()).await;
     assert!(held.is_held() && !waiting.is_finished());
     held.release().await.unwrap();
-    let granted = tokio::time::timeout(SECS(20), waiting).await.expect("granted").unwrap().unwrap();
+    let granted = tokio::time::timeout(SECS(20), waiting)
+        .await
+        .expect("granted")
+        .unwrap()
+        .unwrap();
     granted.release().await.unwrap();
 }
 
@@ -221,18 +268,34 @@ async fn a_leader_that_dies_costs_neither_hold_nor_place() {
 async fn f34_without_servers_calls_end_in_time_and_say_so() {
     let mut etcd = etcd!(1);
     let locks = client(config(&etcd).timeout(MS(400)), "ns").await;
-    locks.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+    locks
+        .mutex("warm")
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     etcd.member(0).pause().unwrap();
     let start = Instant::now();
     let e = locks.mutex("k").wait(SECS(2)).acquire().await.unwrap_err();
-    assert!(matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable), "{e}");
+    assert!(
+        matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable),
+        "{e}"
+    );
     let e = locks.mutex("k").try_acquire().await.unwrap_err();
-    assert!(matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable), "{e}");
+    assert!(
+        matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable),
+        "{e}"
+    );
     assert!(start.elapsed() < SECS(8), "after {:?}", start.elapsed());
     etcd.member(0).resume().unwrap();
     let guard = locks.mutex("k").wait(SECS(20)).acquire().await.unwrap();
     guard.release().await.unwrap();
     etcd.member(0).kill9().unwrap();
     let e = locks.mutex("k").wait(SECS(1)).acquire().await.unwrap_err();
-    assert!(matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable), "{e}");
+    assert!(
+        matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable),
+        "{e}"
+    );
 }

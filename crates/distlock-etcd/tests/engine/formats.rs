@@ -24,29 +24,49 @@ async fn a_hold_is_one_key_on_a_lease_and_leaves_nothing() {
     assert!(ctl(at, &["lease", "list"]).await.contains(lease));
     let token = first.token().unwrap();
     let revision = ctl(at, &["get", &stored[0], "-w", "json"]).await;
-    assert!(revision.contains(&format!("\"create_revision\":{token}")), "{revision}");
+    assert!(
+        revision.contains(&format!("\"create_revision\":{token}")),
+        "{revision}"
+    );
     first.release().await.unwrap();
     assert!(keys(at, "").await.is_empty());
     let second = locks.mutex("order:1/a").acquire().await.unwrap();
     assert!(second.token().unwrap() > token);
     drop(second);
-    until("a dropped guard's key is gone", async || keys(at, "").await.is_empty()).await;
+    until("a dropped guard's key is gone", async || {
+        keys(at, "").await.is_empty()
+    })
+    .await;
     shut(locks).await;
-    assert!(!ctl(at, &["lease", "list"]).await.contains(lease), "the lease is left");
+    assert!(
+        !ctl(at, &["lease", "list"]).await.contains(lease),
+        "the lease is left"
+    );
 }
 
 #[tokio::test]
 async fn f32_a_wait_that_timed_out_leaves_no_key() {
     let etcd = etcd!(1);
     let at = &etcd.addresses()[0];
-    let (a, b) = (client(config(&etcd), "ns").await, client(config(&etcd), "ns").await);
+    let (a, b) = (
+        client(config(&etcd), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
     let held = a.mutex("k").acquire().await.unwrap();
     for _ in 0..20 {
-        let e = b.mutex("k").wait(std::time::Duration::from_millis(20)).acquire().await.unwrap_err();
+        let e = b
+            .mutex("k")
+            .wait(std::time::Duration::from_millis(20))
+            .acquire()
+            .await
+            .unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Timeout);
         assert!(b.mutex("k").try_acquire().await.unwrap().is_none());
     }
-    until("only the holder's key is there", async || keys(at, "ns:k/").await.len() == 1).await;
+    until("only the holder's key is there", async || {
+        keys(at, "ns:k/").await.len() == 1
+    })
+    .await;
     held.release().await.unwrap();
     assert!(b.mutex("k").try_acquire().await.unwrap().is_some());
 }
@@ -54,17 +74,35 @@ async fn f32_a_wait_that_timed_out_leaves_no_key() {
 #[tokio::test]
 async fn a_waiter_has_the_token_of_its_grant_and_not_of_its_arrival() {
     let etcd = etcd!(1);
-    let (a, b, c) =
-        (client(config(&etcd), "n").await, client(config(&etcd), "n").await, client(config(&etcd), "n").await);
+    let (a, b, c) = (
+        client(config(&etcd), "n").await,
+        client(config(&etcd), "n").await,
+        client(config(&etcd), "n").await,
+    );
     let held = a.mutex("k").acquire().await.unwrap();
     let waiting = tokio::spawn(b.mutex("k").acquire());
-    until("it waits", async || c.inspect("k").await.unwrap().waiters.len() == 1).await;
+    until("it waits", async || {
+        c.inspect("k").await.unwrap().waiters.len() == 1
+    })
+    .await;
     let later = c.mutex("other").acquire().await.unwrap();
     held.release().await.unwrap();
     let granted = waiting.await.unwrap().unwrap();
     assert!(granted.token() > later.token());
-    until("its token is shown", async || c.inspect("k").await.unwrap().token == granted.token()).await;
-    let broken = c.break_lock("k", Break { expect: granted.token(), ..Break::default() }).await.unwrap();
+    until("its token is shown", async || {
+        c.inspect("k").await.unwrap().token == granted.token()
+    })
+    .await;
+    let broken = c
+        .break_lock(
+            "k",
+            Break {
+                expect: granted.token(),
+                ..Break::default()
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!(broken.len(), 1);
 }
 
@@ -74,11 +112,24 @@ async fn a_broken_holder_is_told_the_reason_within_a_second() {
     let (a, b) = (client(config(&etcd), "n").await, client(config(&etcd), "n").await);
     let held = a.mutex("k").acquire().await.unwrap();
     // Old enough to be watched.
-    until("it is watched", async || held.valid_for() < SECS(3) - std::time::Duration::from_millis(500)).await;
-    let how = Break { reason: Some("maintenance".into()), ..Break::default() };
+    until("it is watched", async || {
+        held.valid_for() < SECS(3) - std::time::Duration::from_millis(500)
+    })
+    .await;
+    let how = Break {
+        reason: Some("maintenance".into()),
+        ..Break::default()
+    };
     b.break_lock("k", how).await.unwrap();
-    let told = tokio::time::timeout(SECS(1), held.lost()).await.expect("told within a second");
-    assert_eq!(told, LostReason::Broken { reason: Some("maintenance".into()) });
+    let told = tokio::time::timeout(SECS(1), held.lost())
+        .await
+        .expect("told within a second");
+    assert_eq!(
+        told,
+        LostReason::Broken {
+            reason: Some("maintenance".into())
+        }
+    );
 }
 
 #[tokio::test]
@@ -87,7 +138,12 @@ async fn a_transaction_is_applied_only_while_the_lock_is_held() {
     let at = &etcd.addresses()[0];
     let locks = client(config(&etcd), "ns").await;
     let held = locks.mutex("k").acquire().await.unwrap();
-    let applied = Txn::of(held.owner()).unwrap().put("data", "1").commit().await.unwrap();
+    let applied = Txn::of(held.owner())
+        .unwrap()
+        .put("data", "1")
+        .commit()
+        .await
+        .unwrap();
     assert!(applied.revision as u64 > held.token().unwrap().get());
     let late = Txn::of(held.owner()).unwrap().put("data", "2");
     ctl(at, &["del", "--prefix", "ns:k/"]).await;
@@ -119,12 +175,19 @@ async fn exact_names_that_nest_are_diagnosed() {
 async fn the_doctor_knows_old_versions_and_the_least_ttl() {
     let mut etcd = etcd!(1);
     // The second is an endpoint at which nobody listens.
-    let locks = client(Config::new([etcd.addresses()[0].clone(), "127.0.0.1:9".into()]), "ns").await;
+    let locks = client(
+        Config::new([etcd.addresses()[0].clone(), "127.0.0.1:9".into()]),
+        "ns",
+    )
+    .await;
     let found = locks.doctor().await.unwrap();
     let ids: Vec<_> = found.iter().map(|f| f.id).collect();
     assert!(ids.contains(&"etcd-one-member"), "{found:?}");
     assert!(ids.contains(&"etcd-endpoint-down"), "{found:?}");
-    if ctl(&etcd.addresses()[0], &["endpoint", "status"]).await.contains("3.4.23") {
+    if ctl(&etcd.addresses()[0], &["endpoint", "status"])
+        .await
+        .contains("3.4.23")
+    {
         assert!(ids.contains(&"etcd-version"), "{found:?}");
     }
     assert_eq!(locks.inspect("k").await.unwrap().kind, None::<Kind>);
