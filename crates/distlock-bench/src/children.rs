@@ -23,10 +23,19 @@ impl Helper {
     pub(crate) fn start(role: &str, dir: &Path) -> Self {
         let program = std::env::current_exe().unwrap_or_else(|e| panic!("where am I: {e}"));
         let mut command = Command::new(program);
-        command.env(ROLE, role).arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .env(ROLE, role)
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start: {e}"));
-        let Some(out) = child.stdout.take() else { panic!("stdout was asked for") };
-        Self { child, lines: BufReader::new(out) }
+        let Some(out) = child.stdout.take() else {
+            panic!("stdout was asked for")
+        };
+        Self {
+            child,
+            lines: BufReader::new(out),
+        }
     }
 
     pub(crate) fn line(&mut self) -> String {
@@ -37,8 +46,14 @@ impl Helper {
 
     /// CPU time that it has used.
     pub(crate) fn cpu(&self) -> Duration {
-        let text = std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap_or_default();
-        Duration::from_nanos(text.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0))
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/schedstat", self.child.id())).unwrap_or_default();
+        Duration::from_nanos(
+            text.split_whitespace()
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(0),
+        )
     }
 }
 
@@ -116,8 +131,14 @@ async fn storm(dir: &Path) -> Vec<u64> {
             tokio::spawn(async move {
                 let (mut grants, mut overlaps) = (0u64, 0u64);
                 while Instant::now() < until {
-                    let Ok(guard) = locks.mutex("storm").acquire().await else { continue };
-                    let alone = std::fs::File::options().write(true).create_new(true).open(&marker).is_ok();
+                    let Ok(guard) = locks.mutex("storm").acquire().await else {
+                        continue;
+                    };
+                    let alone = std::fs::File::options()
+                        .write(true)
+                        .create_new(true)
+                        .open(&marker)
+                        .is_ok();
                     overlaps += u64::from(!alone);
                     grants += 1;
                     let _ = std::fs::remove_file(&marker);

@@ -32,7 +32,12 @@ pub(crate) fn measure(quick: bool) -> Report {
     uncontended(&mut report, rounds);
     observed(&mut report, rounds);
     waiters(&mut report, if quick { 1000 } else { 10_000 });
-    held(&mut report, 100_000, Duration::from_secs(if quick { 12 } else { 60 }), true);
+    held(
+        &mut report,
+        100_000,
+        Duration::from_secs(if quick { 12 } else { 60 }),
+        true,
+    );
     if !quick {
         held(&mut report, 1_000_000, Duration::from_secs(30), false);
     }
@@ -77,10 +82,22 @@ fn uncontended(report: &mut Report, rounds: usize) {
     time(&mut empty, rounds, 100, || rt.block_on(async {}));
     let p50 = plain.p50();
     let must = Duration::from_nanos(1500);
-    report.row("acquire + release, p50", format!("{:?}", empty.p50()), format!("{p50:?}"), "<= 1.5 µs", p50 <= must);
+    report.row(
+        "acquire + release, p50",
+        format!("{:?}", empty.p50()),
+        format!("{p50:?}"),
+        "<= 1.5 µs",
+        p50 <= must,
+    );
     report.note("run, p50", format!("{:?}", scoped.p50()));
     let p50 = nested.p50();
-    report.row("nested run, p50", "", format!("{p50:?}"), "<= 200 ns", p50 <= Duration::from_nanos(200));
+    report.row(
+        "nested run, p50",
+        "",
+        format!("{p50:?}"),
+        "<= 200 ns",
+        p50 <= Duration::from_nanos(200),
+    );
 }
 
 /// With a metrics recorder and a tracing subscriber that looks at everything but prints nothing.
@@ -88,7 +105,10 @@ fn observed(report: &mut Report, rounds: usize) {
     let (locks, rt) = (client(), runtime());
     let (mut bare, mut watched) = (Sample::default(), Sample::default());
     let recorder = DebuggingRecorder::new();
-    let subscriber = tracing_subscriber::fmt().with_env_filter("info").with_writer(std::io::sink).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("info")
+        .with_writer(std::io::sink)
+        .finish();
     let subscriber = Arc::new(subscriber);
     for _ in 0..rounds / 10 {
         time(&mut bare, 10, 100, || rt.block_on(cycle(&locks)));
@@ -117,7 +137,9 @@ fn waiters(report: &mut Report, many: usize) {
     let cost = |n: usize| {
         rt.block_on(async {
             let locks = client();
-            let Ok(first) = locks.mutex("k").acquire().await else { panic!("free") };
+            let Ok(first) = locks.mutex("k").acquire().await else {
+                panic!("free")
+            };
             let done = Arc::new(AtomicU32::new(0));
             let tasks: Vec<_> = (0..n)
                 .map(|_| {
@@ -179,7 +201,13 @@ fn held(report: &mut Report, n: usize, watch: Duration, gate: bool) {
     let ours = format!("{share:.2} % of a core, {bytes:.0} B each, {lost} lost");
     let what = format!("{n} held, ttl 30 s, {watch:?} (record of the memory engine included)");
     if gate {
-        report.row(what, "", ours, "< 5 % of a core, < 1.2 KB each", share < 5.0 && bytes < 1200.0 && lost == 0);
+        report.row(
+            what,
+            "",
+            ours,
+            "< 5 % of a core, < 1.2 KB each",
+            share < 5.0 && bytes < 1200.0 && lost == 0,
+        );
     } else {
         report.note(what, ours);
     }

@@ -35,7 +35,12 @@ fn temp() -> tempfile::TempDir {
 /// What any lock by a file must do: open, lock, see that the file is still the one in the directory, count.
 fn raw_cycle(path: &Path) {
     let work = || -> std::io::Result<()> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
         let (a, b) = (fstat(&file)?, std::fs::metadata(path)?);
         assert_eq!(a.st_ino, std::os::unix::fs::MetadataExt::ino(&b));
@@ -105,7 +110,12 @@ fn uncontended(report: &mut Report, n: usize) {
 /// between the turns.
 pub(crate) async fn take_turns(dir: &Path, fifo: Option<(&mut Fifo, usize)>) -> (Sample, Sample) {
     let locks = client(dir);
-    let stamp = File::options().read(true).write(true).create(true).truncate(false).open(dir.join("stamp"));
+    let stamp = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(dir.join("stamp"));
     let stamp = stamp.unwrap_or_else(|e| panic!("{e}"));
     let (mut hand_off, mut bare) = (Sample::default(), Sample::default());
     let (mut fifo, turns) = match fifo {
@@ -114,7 +124,9 @@ pub(crate) async fn take_turns(dir: &Path, fifo: Option<(&mut Fifo, usize)>) -> 
     };
     let me = std::process::id();
     for _ in 0..turns {
-        let Ok(guard) = locks.mutex("turn").acquire().await else { break };
+        let Ok(guard) = locks.mutex("turn").acquire().await else {
+            break;
+        };
         let held = now();
         let mut last = [0u8; 12];
         let read = stamp.read_at(&mut last, 0).unwrap_or(0);
@@ -148,7 +160,10 @@ fn fifo_pair(dir: &Path, out: &str, back: &str) -> Fifo {
     let open = || -> std::io::Result<Fifo> {
         let mut options = pipe::OpenOptions::new();
         options.read_write(true);
-        Ok(Fifo { out: options.open_sender(dir.join(out))?, back: options.open_receiver(dir.join(back))? })
+        Ok(Fifo {
+            out: options.open_sender(dir.join(out))?,
+            back: options.open_receiver(dir.join(back))?,
+        })
     };
     open().unwrap_or_else(|e| panic!("{e}"))
 }
@@ -175,7 +190,8 @@ pub(crate) async fn echo(dir: &Path) {
 fn hand_off(report: &mut Report, turns: usize) {
     let (dir, rt) = (temp(), runtime());
     for name in ["a", "b"] {
-        mkfifoat(rustix::fs::CWD, dir.path().join(name), Mode::from_raw_mode(0o600)).unwrap_or_else(|e| panic!("{e}"));
+        mkfifoat(rustix::fs::CWD, dir.path().join(name), Mode::from_raw_mode(0o600))
+            .unwrap_or_else(|e| panic!("{e}"));
     }
     let _ = OFlags::RDWR;
     let (ours, floor) = rt.block_on(async {
@@ -186,7 +202,10 @@ fn hand_off(report: &mut Report, turns: usize) {
     });
     let r = ratio(ours.p50(), floor.p50());
     report.row(
-        format!("hand-off to another process, p50 of {} (floor: bare FIFO write to tokio wake-up)", ours.len()),
+        format!(
+            "hand-off to another process, p50 of {} (floor: bare FIFO write to tokio wake-up)",
+            ours.len()
+        ),
         format!("{:?}", floor.p50()),
         format!("{:?} ({r:.2} x), p99 {:?}", ours.p50(), ours.quantile(0.99)),
         "<= 3 x",
@@ -254,7 +273,13 @@ fn waiting(report: &mut Report) {
     let (before, start) = (used(&waiters), Instant::now());
     std::thread::sleep(Duration::from_secs(5));
     let share = (used(&waiters) - before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
-    report.row("64 processes waiting for 5 s, all together", "", format!("{share:.3} % of a core"), "< 0.1 %", share < 0.1);
+    report.row(
+        "64 processes waiting for 5 s, all together",
+        "",
+        format!("{share:.3} % of a core"),
+        "< 0.1 %",
+        share < 0.1,
+    );
 }
 
 fn storm(report: &mut Report) {
@@ -268,12 +293,19 @@ fn storm(report: &mut Report) {
         overlaps += numbers.pop().unwrap_or(u64::MAX);
         grants.push(numbers.iter().sum::<u64>());
     }
-    let (all, most) = (grants.iter().sum::<u64>(), grants.iter().max().copied().unwrap_or(0));
+    let (all, most) = (
+        grants.iter().sum::<u64>(),
+        grants.iter().max().copied().unwrap_or(0),
+    );
     let least = grants.iter().min().copied().unwrap_or(0);
     report.row(
         "8 processes x 8 tasks on one key, 10 s",
         "",
-        format!("{} grants/s, most/least {:.2}, {overlaps} overlaps", all / 10, most as f64 / least.max(1) as f64),
+        format!(
+            "{} grants/s, most/least {:.2}, {overlaps} overlaps",
+            all / 10,
+            most as f64 / least.max(1) as f64
+        ),
         "0 overlaps",
         overlaps == 0 && all > 0,
     );
@@ -312,7 +344,10 @@ fn many_keys(report: &mut Report, n: usize) {
     report.row(
         format!("{n} distinct keys, one after the other"),
         format!("first tenth {:?}", parts[0]),
-        format!("last tenth {:?} ({r:.2} x), {mib:.1} MiB, {files} files", parts[9]),
+        format!(
+            "last tenth {:?} ({r:.2} x), {mib:.1} MiB, {files} files",
+            parts[9]
+        ),
         "flat, <= 4 MiB, no file per key",
         r <= 1.5 && mib <= 4.0 && files < 10,
     );

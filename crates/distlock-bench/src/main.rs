@@ -23,7 +23,11 @@ struct Arguments {
     quick: bool,
 }
 
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "a table on the terminal is the purpose")]
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a table on the terminal is the purpose"
+)]
 fn main() {
     if children::is_child() {
         children::run();

@@ -20,7 +20,10 @@ struct Row {
 
 impl Report {
     pub(crate) fn new(title: &'static str) -> Self {
-        Self { title, rows: Vec::new() }
+        Self {
+            title,
+            rows: Vec::new(),
+        }
     }
 
     /// A row with a bound; it is red when `good` is false.

@@ -53,6 +53,10 @@ pub(crate) fn cpu() -> Duration {
 /// Resident memory of this process, in bytes.
 pub(crate) fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+    let pages = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|n| n.parse::<u64>().ok())
+        .unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }

@@ -322,8 +322,18 @@ impl<'a> Attempt<'a> {
         };
         self.touched = true;
         let earlier = std::mem::replace(&mut self.unresolved, true);
+        // A grant that comes later than the lease is long is worth nothing: an engine that does not answer is asked
+        // again.
         let clock = self.plan.client.engine.clock();
-        let found = clock.deadline(deadline, claim.try_acquire()).await?;
+        let limit = clock.now() + self.want.ttl;
+        let found = match clock.deadline(deadline.min(limit), claim.try_acquire()).await {
+            Some(found) => found,
+            None if limit < deadline => Err(DriverError::unavailable(
+                Reached::Maybe,
+                "no answer within the length of a lease",
+            )),
+            None => return None,
+        };
         // An answer does not speak for an earlier attempt that was not answered: that one may still arrive.
         self.unresolved = earlier || matches!(&found, Err(e) if e.reached == Reached::Maybe);
         Some(found)

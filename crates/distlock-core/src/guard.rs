@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cleanup::Job;
 use crate::clock::Moment;
-use crate::driver::{Driver, Hold, LostReason, Released, Renewal};
+use crate::driver::{Driver, DriverError, Hold, LostReason, Reached, Released, Renewal};
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
 use crate::key::Key;
@@ -313,6 +313,9 @@ impl Guard {
     }
 }
 
+/// The least time that a release may take before the caller is told that it goes on in the background.
+const RELEASE: Duration = Duration::from_secs(1);
+
 /// A claim on its way out: dropped unanswered, it goes to the clean-up.
 struct Leaving {
     hold: Arc<HoldState>,
@@ -366,7 +369,16 @@ async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
                 Poll::Pending => {
                     // Sent: the next local contender's request will queue up behind it.
                     job.permit = job.permit.take().and_then(|p| p.pass());
-                    sent.await
+                    // Once the lease is over there is nothing to wait for.
+                    let clock = hold.client.engine.clock();
+                    let over = hold.valid_until().max(clock.now() + RELEASE);
+                    match clock.deadline(over, sent).await {
+                        Some(answer) => answer,
+                        None => Err(DriverError::unavailable(
+                            Reached::Maybe,
+                            "no answer before the lease's end",
+                        )),
+                    }
                 }
             }
         };
@@ -384,7 +396,7 @@ async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
                 });
             }
             // Once more at once (a connection that died while idle), then in the background.
-            Err(e) if e.retry && !resent => resent = true,
+            Err(e) if e.retry && !resent && hold.is_held() => resent = true,
             Err(e) => return Err(name(&hold, Error::from_driver(e))),
         }
     }

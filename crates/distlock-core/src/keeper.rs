@@ -182,7 +182,7 @@ impl Keeper {
             match alarm {
                 None => kicked.await,
                 Some(alarm) if alarm > self.clock.now() => {
-                    tokio::select! { () = self.clock.sleep_until(alarm) => {}, () = kicked => continue }
+                    tokio::select! { biased; () = self.clock.sleep_until(alarm) => {}, () = kicked => continue }
                 }
                 Some(_) => {}
             }
@@ -262,7 +262,13 @@ impl Keeper {
                 self.answer(&holds[i], asked[i].ttl, renewal);
             }
         };
-        driver.renew(&asked, &answer).await;
+        // An engine that hangs is asked again while the lease lasts.
+        let limit = asked
+            .iter()
+            .map(|hold| renew_after(hold.ttl))
+            .min()
+            .unwrap_or_default();
+        self.clock.timeout(limit, driver.renew(&asked, &answer)).await;
         for (hold, answered) in holds.iter().zip(&answered) {
             if !answered.load(Ordering::Acquire) {
                 self.unknown(hold);
@@ -317,7 +323,9 @@ impl Keeper {
         }
         let pause = {
             let mut backoff = hold.watch.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-            backoff.get_or_insert_with(|| Backoff::within(hold.ttl())).pause(self.clock.unit())
+            backoff
+                .get_or_insert_with(|| Backoff::within(hold.ttl()))
+                .pause(self.clock.unit())
         };
         self.renew_at(hold, self.clock.now() + pause);
     }

@@ -17,7 +17,10 @@ pub const MUTANTS: [&str; 6] = [
 #[cfg(distlock_mutants)]
 pub fn is(name: &str) -> bool {
     static CHOSEN: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
-    CHOSEN.get_or_init(|| std::env::var("DISTLOCK_MUTANT").ok()).as_deref() == Some(name)
+    CHOSEN
+        .get_or_init(|| std::env::var("DISTLOCK_MUTANT").ok())
+        .as_deref()
+        == Some(name)
 }
 
 /// Never: this is not a build with seeded faults.

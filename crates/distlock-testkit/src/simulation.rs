@@ -33,7 +33,11 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { clients: 5, rounds: 5, faults: 10 }
+        Self {
+            clients: 5,
+            rounds: 5,
+            faults: 10,
+        }
     }
 }
 
@@ -71,13 +75,29 @@ impl Dice {
 /// # Errors
 /// When the runtime cannot be built.
 pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let local = tokio::task::LocalSet::new();
     let history = local.block_on(&runtime, simulate(seed, plan));
-    let bounds = Bounds { takeover: TTL * 4, death_at_once: false, handoff: TTL * 4, told: MS(1) };
+    let bounds = Bounds {
+        takeover: TTL * 4,
+        death_at_once: false,
+        handoff: TTL * 4,
+        told: MS(1),
+        dead_waiter: TTL * 4,
+    };
     let violations = check::all(&history, &bounds);
-    let grants = history.events().iter().filter(|e| matches!(e.what, What::Granted { .. })).count();
-    Ok(Run { history, violations, grants })
+    let grants = history
+        .events()
+        .iter()
+        .filter(|e| matches!(e.what, What::Granted { .. }))
+        .count();
+    Ok(Run {
+        history,
+        violations,
+        grants,
+    })
 }
 
 /// What the tasks of one simulation share.
@@ -86,15 +106,25 @@ struct World {
     memory: Memory,
     events: RefCell<Vec<Event>>,
     running: Cell<u32>,
+    /// Clients that died.
+    dead: RefCell<Vec<Client>>,
 }
 
 impl World {
     fn record(&self, process: u32, what: What) {
-        self.events.borrow_mut().push(Event { at: self.time.now().as_nanos(), process, what });
+        self.events.borrow_mut().push(Event {
+            at: self.time.now().as_nanos(),
+            process,
+            what,
+        });
     }
 
     fn client(&self) -> Option<Client> {
-        Client::builder().clock(Clock::Manual(self.time.clone())).ttl(TTL).memory(&self.memory).ok()
+        Client::builder()
+            .clock(Clock::Manual(self.time.clone()))
+            .ttl(TTL)
+            .memory(&self.memory)
+            .ok()
     }
 }
 
@@ -104,6 +134,7 @@ async fn simulate(seed: u64, plan: Plan) -> History {
         memory: Memory::new(),
         events: RefCell::default(),
         running: Cell::new(plan.clients),
+        dead: RefCell::default(),
     });
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for process in 1..=plan.clients {
@@ -122,15 +153,31 @@ async fn simulate(seed: u64, plan: Plan) -> History {
         world.time.advance(MS(100)).await;
     }
     world.memory.faults().clear();
+    // That healed the dead, too.
+    world
+        .dead
+        .borrow()
+        .iter()
+        .for_each(|dead| world.memory.faults().partition(dead.id()));
     world.time.advance(TTL * 10).await;
     if world.running.get() > 0 {
-        world.record(0, What::Left { thing: format!("{} clients that never end", world.running.get()) });
+        world.record(
+            0,
+            What::Left {
+                thing: format!("{} clients that never end", world.running.get()),
+            },
+        );
     }
     if let Some(client) = world.client() {
         for key in 0..KEYS {
             match client.inspect(format!("k{key}")).await {
                 Ok(info) if info.holders.is_empty() && info.waiters.is_empty() => {}
-                Ok(info) => world.record(0, What::Left { thing: format!("{info:?}") }),
+                Ok(info) => world.record(
+                    0,
+                    What::Left {
+                        thing: format!("{info:?}"),
+                    },
+                ),
                 Err(e) => world.record(0, What::Left { thing: e.to_string() }),
             }
         }
@@ -172,12 +219,22 @@ async fn live(world: Rc<World>, process: u32, rounds: u32, mut dice: Dice) {
         let fifo = dice.below(3) == 0;
         let lock = if fifo { lock.order(Order::Fifo) } else { lock };
         let ttl = TTL.as_nanos() as u64;
-        world.record(process, What::Asked { hold, task: 0, key: format!("k{key}"), mode, fifo, ttl });
+        world.record(
+            process,
+            What::Asked {
+                hold,
+                task: 0,
+                key: format!("k{key}"),
+                mode,
+                fifo,
+                ttl,
+            },
+        );
         if !take(&world, process, hold, lock, &mut dice).await {
             // The process dies: its client is cut off for ever, and so are its holds.
             if let Some(dead) = client.take() {
                 world.memory.faults().partition(dead.id());
-                std::mem::forget(dead);
+                world.dead.borrow_mut().push(dead);
             }
         }
     }
@@ -192,10 +249,23 @@ impl World {
 
 /// Takes a lock, holds it for a while and ends it somehow; `false` if the process died.
 async fn take(world: &World, process: u32, hold: u64, lock: Lock, dice: &mut Dice) -> bool {
-    let refused = |why: &str, maybe| world.record(process, What::Refused { hold, maybe, why: why.into() });
+    let refused = |why: &str, maybe| {
+        world.record(
+            process,
+            What::Refused {
+                hold,
+                maybe,
+                why: why.into(),
+            },
+        )
+    };
     let lock = lock.wait(TTL * 3);
     // Some callers go away in the middle.
-    let patience = if dice.below(4) == 0 { dice.time(TTL * 2) } else { TTL * 100 };
+    let patience = if dice.below(4) == 0 {
+        dice.time(TTL * 2)
+    } else {
+        TTL * 100
+    };
     let clock = Clock::Manual(world.time.clone());
     let guard = match clock.timeout(patience, lock.acquire()).await {
         None => {
@@ -209,20 +279,45 @@ async fn take(world: &World, process: u32, hold: u64, lock: Lock, dice: &mut Dic
         Some(Ok(guard)) => guard,
     };
     let until = guard.deadlines().borrow().as_nanos();
-    world.record(process, What::Granted { hold, token: guard.token().map(|t| t.get()), until });
+    world.record(
+        process,
+        What::Granted {
+            hold,
+            token: guard.token().map(|t| t.get()),
+            until,
+        },
+    );
     let work = dice.time(TTL * 2);
     let end = clock.now() + work;
     loop {
         let lost = guard.lost();
         let step = (clock.now() + MS(20)).min(end);
         if clock.deadline(step, lost).await.is_some() {
-            world.record(process, What::Lost { hold, why: "lost".into() });
+            world.record(
+                process,
+                What::Lost {
+                    hold,
+                    why: "lost".into(),
+                },
+            );
             break;
         }
         world.record(process, What::Looks { hold });
-        world.record(process, What::Held { hold, held: guard.is_held() });
+        world.record(
+            process,
+            What::Held {
+                hold,
+                held: guard.is_held(),
+            },
+        );
         if guard.is_held() {
-            world.record(process, What::Valid { hold, until: guard.deadlines().borrow().as_nanos() });
+            world.record(
+                process,
+                What::Valid {
+                    hold,
+                    until: guard.deadlines().borrow().as_nanos(),
+                },
+            );
         }
         if clock.now() >= end {
             break;

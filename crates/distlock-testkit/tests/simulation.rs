@@ -22,17 +22,28 @@ fn no_seed_breaks_an_invariant() {
     for n in 0..seeds {
         let seed = if n < seeds / 2 { n } else { fresh + n };
         let run = run(seed, Plan::default()).unwrap();
-        assert!(run.violations.is_empty(), "DISTLOCK_SEED={seed} (seed {} of this run): {:#?}", n + 1, run.violations);
+        assert!(
+            run.violations.is_empty(),
+            "DISTLOCK_SEED={seed} (seed {} of this run): {:#?}",
+            n + 1,
+            run.violations
+        );
         grants += run.grants;
     }
     println!("{seeds} seeds, {grants} grants, no violation");
-    assert!(grants as u64 > seeds * 10, "vacuous: {grants} grants in {seeds} seeds");
+    assert!(
+        grants as u64 > seeds * 10,
+        "vacuous: {grants} grants in {seeds} seeds"
+    );
 }
 
 #[test]
 fn a_seed_replays_exactly() {
     for seed in [1, 77, 4242] {
-        let (a, b) = (run(seed, Plan::default()).unwrap(), run(seed, Plan::default()).unwrap());
+        let (a, b) = (
+            run(seed, Plan::default()).unwrap(),
+            run(seed, Plan::default()).unwrap(),
+        );
         assert_eq!(a.history.events(), b.history.events(), "seed {seed}");
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use distlock_core::clock::Moment;
 use distlock_core::driver::{
-    Claim, Driver, DriverError, Grant, Hold, LostReason, Mode, Promises, Refusal, Released, Renewal, Standing,
-    TokenPromise, Want,
+    Claim, Driver, DriverError, Grant, Hold, LostReason, Mode, Promises, Refusal, Released, Renewal,
+    Standing, TokenPromise, Want,
 };
 use distlock_core::engine::Engine;
 use distlock_core::{FencingToken, OwnerId};
@@ -46,16 +46,26 @@ struct ToyDriver {
 impl Driver for ToyDriver {
     fn promises(&self) -> Promises {
         let mut promises = Promises::new("toy");
-        promises.token = TokenPromise::BestEffort { unless: "the process ends" };
+        promises.token = TokenPromise::BestEffort {
+            unless: "the process ends",
+        };
         promises
     }
 
     fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
         if want.mode != Mode::Mutex {
-            return Err(DriverError::refused(Refusal::Unsupported("anything but a mutex".into())));
+            return Err(DriverError::refused(Refusal::Unsupported(
+                "anything but a mutex".into(),
+            )));
         }
         let record = self.engine.namespace().record(&want.key);
-        Ok(Box::new(ToyClaim { toy: self.toy.clone(), engine: self.engine.clone(), want, record, done: false }))
+        Ok(Box::new(ToyClaim {
+            toy: self.toy.clone(),
+            engine: self.engine.clone(),
+            want,
+            record,
+            done: false,
+        }))
     }
 
     fn renew<'a>(
@@ -105,25 +115,49 @@ impl Claim for ToyClaim {
         }
         let now = self.engine.clock().now();
         let mut records = self.toy.records();
-        let new = || Record { owner: None, until: Moment::START, token: 0 };
+        let new = || Record {
+            owner: None,
+            until: Moment::START,
+            token: 0,
+        };
         let record = records.entry(self.record.clone()).or_insert_with(new);
         if record.owner.is_some() && record.until > now {
-            return Ok(Standing::Waiting { recheck: Duration::from_millis(5), holder: None, ahead: None });
+            return Ok(Standing::Waiting {
+                recheck: Duration::from_millis(5),
+                holder: None,
+                ahead: None,
+            });
         }
-        *record = Record { owner: Some(self.want.owner), until: now + self.want.ttl, token: record.token + 1 };
+        *record = Record {
+            owner: Some(self.want.owner),
+            until: now + self.want.ttl,
+            token: record.token + 1,
+        };
         self.done = true;
         let token = Some(FencingToken::new(record.token));
-        Ok(Standing::Held(Grant { token, valid_until: record.until, mark: 0 }))
+        Ok(Standing::Held(Grant {
+            token,
+            valid_until: record.until,
+            mark: 0,
+        }))
     }
 
     async fn release(&mut self, _keep: Option<Duration>) -> Result<Released, DriverError> {
         self.done = true;
         let now = self.engine.clock().now();
         let mut records = self.toy.records();
-        let ours = records.get_mut(&self.record).filter(|r| r.owner == Some(self.want.owner));
-        let Some(record) = ours else { return Ok(Released::NotHeld) };
+        let ours = records
+            .get_mut(&self.record)
+            .filter(|r| r.owner == Some(self.want.owner));
+        let Some(record) = ours else {
+            return Ok(Released::NotHeld);
+        };
         record.owner = None;
-        Ok(if record.until > now { Released::Freed } else { Released::NotHeld })
+        Ok(if record.until > now {
+            Released::Freed
+        } else {
+            Released::NotHeld
+        })
     }
 }
 
@@ -132,7 +166,13 @@ struct ToyDeployment(Toy);
 #[async_trait]
 impl Deployment for ToyDeployment {
     async fn client(&self) -> Connected {
-        Client::start(async |engine| Ok(Arc::new(ToyDriver { toy: self.0.clone(), engine }) as Arc<dyn Driver>)).await
+        Client::start(async |engine| {
+            Ok(Arc::new(ToyDriver {
+                toy: self.0.clone(),
+                engine,
+            }) as Arc<dyn Driver>)
+        })
+        .await
     }
 
     fn ttl(&self) -> Duration {

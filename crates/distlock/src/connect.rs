@@ -73,7 +73,9 @@ impl Locks {
 
     /// A client with settings.
     pub fn builder() -> LocksBuilder {
-        LocksBuilder { builder: Client::builder() }
+        LocksBuilder {
+            builder: Client::builder(),
+        }
     }
 }
 
@@ -87,22 +89,30 @@ pub struct LocksBuilder {
 impl LocksBuilder {
     /// The prefix of this application's records; default `distlock`; empty for exact names.
     pub fn namespace(self, name: impl AsRef<str>) -> Self {
-        Self { builder: self.builder.namespace(name) }
+        Self {
+            builder: self.builder.namespace(name),
+        }
     }
 
     /// A name for this process or service, shown to people who look who holds a lock.
     pub fn label(self, label: impl Into<String>) -> Self {
-        Self { builder: self.builder.label(label) }
+        Self {
+            builder: self.builder.label(label),
+        }
     }
 
     /// The default TTL of this client's locks; 30 s if not set.
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self { builder: self.builder.ttl(ttl) }
+        Self {
+            builder: self.builder.ttl(ttl),
+        }
     }
 
     /// What a hold does when the engine does not answer.
     pub fn on_disconnect(self, what: OnDisconnect) -> Self {
-        Self { builder: self.builder.on_disconnect(what) }
+        Self {
+            builder: self.builder.on_disconnect(what),
+        }
     }
 
     /// As [`Locks::connect`].
@@ -126,7 +136,9 @@ impl LocksBuilder {
     pub fn local(self) -> Result<Locks, Error> {
         let dir = distlock_file::Config::default_dir().map_err(Error::from_driver)?;
         let config = distlock_file::Config::new(dir);
-        self.builder.build_now(|engine| distlock_file::open(engine, config)).map(Locks)
+        self.builder
+            .build_now(|engine| distlock_file::open(engine, config))
+            .map(Locks)
     }
 
     /// The parameters that every engine knows.
@@ -157,7 +169,9 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         #[cfg(feature = "file")]
         "file" => file::open(builder, location),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => redis::open(builder, location).await,
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
+            redis::open(builder, location).await
+        }
         scheme => Err(unknown(scheme)),
     }
 }
@@ -166,7 +180,8 @@ fn unknown(scheme: &str) -> Error {
     let known = SCHEMES.iter().find(|(s, _)| *s == scheme);
     match known {
         Some((_, feature)) => {
-            let why = format!("the engine {scheme}: needs the cargo feature `{feature}` of distlock, which is off");
+            let why =
+                format!("the engine {scheme}: needs the cargo feature `{feature}` of distlock, which is off");
             Error::new(ErrorKind::Unsupported, why)
         }
         None => {
@@ -188,7 +203,10 @@ mod file {
         let network_fs = location.take_choice("network_fs", &["allow"])?.is_some();
         location.nothing_left(&["share", "network_fs"])?;
         if !location.hosts.is_empty() {
-            let why = format!("file: takes a path, not a host; write file:///{}", location.hosts.join(","));
+            let why = format!(
+                "file: takes a path, not a host; write file:///{}",
+                location.hosts.join(",")
+            );
             return Err(Error::new(ErrorKind::InvalidConfig, why));
         }
         let dir = match location.path.as_str() {
@@ -223,7 +241,9 @@ mod redis {
             path: &location.path,
         })
         .map_err(Error::from_driver)?;
-        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        location.set_all(parameters(), |name, value| {
+            config.set(name, value).map_err(Error::from_driver)
+        })?;
         builder.build(|engine| distlock_redis::open(engine, config)).await
     }
 }

@@ -46,21 +46,29 @@ fn bad(why: impl Into<String>) -> Error {
 
 fn decode(text: &str) -> Result<String, Error> {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| bad("a part of the URL is not UTF-8 after its % escapes are decoded"))
+    decoded
+        .map(Into::into)
+        .map_err(|_| bad("a part of the URL is not UTF-8 after its % escapes are decoded"))
 }
 
 impl Location {
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (scheme, rest) = url
             .split_once(':')
-            .filter(|(s, _)| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)))
-            .ok_or_else(|| bad("the engine's URL has no scheme (write, for instance, file:///var/lib/locks)"))?;
+            .filter(|(s, _)| {
+                !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+            })
+            .ok_or_else(|| {
+                bad("the engine's URL has no scheme (write, for instance, file:///var/lib/locks)")
+            })?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.strip_prefix("//") {
             None => ("", rest),
             Some(rest) => rest.find('/').map_or((rest, ""), |at| rest.split_at(at)),
         };
-        let (account, hosts) = authority.rsplit_once('@').map_or((None, authority), |(a, h)| (Some(a), h));
+        let (account, hosts) = authority
+            .rsplit_once('@')
+            .map_or((None, authority), |(a, h)| (Some(a), h));
         let (user, password) = match account {
             None => (None, None),
             Some(account) => match account.split_once(':') {
@@ -76,7 +84,11 @@ impl Location {
             scheme: scheme.to_ascii_lowercase(),
             user: user.filter(|u| !u.is_empty()),
             password,
-            hosts: hosts.split(',').filter(|h| !h.is_empty()).map(decode).collect::<Result<_, _>>()?,
+            hosts: hosts
+                .split(',')
+                .filter(|h| !h.is_empty())
+                .map(decode)
+                .collect::<Result<_, _>>()?,
             path: decode(path)?,
             parameters: parameters.collect::<Result<_, Error>>()?,
         })
@@ -84,23 +96,42 @@ impl Location {
 
     /// Takes a parameter out; the last one of a name counts.
     pub(crate) fn take(&mut self, name: &str) -> Option<String> {
-        let found = self.parameters.iter().rfind(|(n, _)| n == name).map(|(_, v)| v.clone());
+        let found = self
+            .parameters
+            .iter()
+            .rfind(|(n, _)| n == name)
+            .map(|(_, v)| v.clone());
         self.parameters.retain(|(n, _)| n != name);
         found
     }
 
     pub(crate) fn take_duration(&mut self, name: &str) -> Result<Option<Duration>, Error> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         let d = humantime::parse_duration(&value);
-        d.map(Some).map_err(|e| bad(format!("the URL parameter {name}={value} is not a duration such as 30s: {e}")))
+        d.map(Some).map_err(|e| {
+            bad(format!(
+                "the URL parameter {name}={value} is not a duration such as 30s: {e}"
+            ))
+        })
     }
 
     /// Takes a parameter with one of these values.
-    pub(crate) fn take_choice(&mut self, name: &str, choices: &[&'static str]) -> Result<Option<&'static str>, Error> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+    pub(crate) fn take_choice(
+        &mut self,
+        name: &str,
+        choices: &[&'static str],
+    ) -> Result<Option<&'static str>, Error> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
         let found = choices.iter().find(|c| **c == value).copied();
         found.map(Some).ok_or_else(|| {
-            bad(format!("the URL parameter {name}={value} is not known; it may be {}", choices.join(", ")))
+            bad(format!(
+                "the URL parameter {name}={value} is not known; it may be {}",
+                choices.join(", ")
+            ))
         })
     }
 
@@ -111,7 +142,10 @@ impl Location {
                 Some((name, port)) if !port.contains(']') => (name, Some(port)),
                 _ => (host.as_str(), None),
             };
-            let port = port.map(|p| p.parse().map_err(|_| bad(format!("{p:?} is not a port (1 to 65535) in {host}"))));
+            let port = port.map(|p| {
+                p.parse()
+                    .map_err(|_| bad(format!("{p:?} is not a port (1 to 65535) in {host}")))
+            });
             Ok((name.trim_matches(['[', ']']).to_owned(), port.transpose()?))
         };
         self.hosts.iter().map(split).collect()
@@ -133,9 +167,19 @@ impl Location {
 
     /// Refuses what was not taken.
     pub(crate) fn nothing_left(&self, known: &[&str]) -> Result<(), Error> {
-        let Some((name, _)) = self.parameters.first() else { return Ok(()) };
-        let known = ["namespace", "ttl", "on_disconnect"].iter().chain(known).copied().collect::<Vec<_>>().join(", ");
-        Err(bad(format!("the URL parameter {name} is not known to {}: the known ones are {known}", self.scheme)))
+        let Some((name, _)) = self.parameters.first() else {
+            return Ok(());
+        };
+        let known = ["namespace", "ttl", "on_disconnect"]
+            .iter()
+            .chain(known)
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ");
+        Err(bad(format!(
+            "the URL parameter {name} is not known to {}: the known ones are {known}",
+            self.scheme
+        )))
     }
 }
 
@@ -145,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_url_is_taken_apart_and_shown_without_secrets() {
-        let mut l = Location::parse("redis+sentinel://me:p%40ss@h1:1,h2/master?namespace=shop&ttl=5s").unwrap();
+        let mut l =
+            Location::parse("redis+sentinel://me:p%40ss@h1:1,h2/master?namespace=shop&ttl=5s").unwrap();
         assert_eq!(l.user.as_deref(), Some("me"));
         assert_eq!(l.password.as_deref(), Some("p@ss"));
         assert_eq!(l.hosts, ["h1:1", "h2"]);
@@ -158,11 +203,21 @@ mod tests {
 
     #[test]
     fn odd_urls_say_what_is_wrong() {
-        assert!(Location::parse("/var/lib").unwrap_err().to_string().contains("no scheme"));
+        assert!(
+            Location::parse("/var/lib")
+                .unwrap_err()
+                .to_string()
+                .contains("no scheme")
+        );
         let l = Location::parse("file:///a?colour=red").unwrap();
         let e = l.nothing_left(&["share"]).unwrap_err().to_string();
         assert!(e.contains("colour") && e.contains("share"), "{e}");
         let mut l = Location::parse("memory:?ttl=soon").unwrap();
-        assert!(l.take_duration("ttl").unwrap_err().to_string().contains("ttl=soon"));
+        assert!(
+            l.take_duration("ttl")
+                .unwrap_err()
+                .to_string()
+                .contains("ttl=soon")
+        );
     }
 }

@@ -23,7 +23,10 @@ enum Engine {
 
 impl Engine {
     fn both() -> [Engine; 2] {
-        [Engine::Memory(Memory::new()), Engine::File(tempfile::tempdir().unwrap())]
+        [
+            Engine::Memory(Memory::new()),
+            Engine::File(tempfile::tempdir().unwrap()),
+        ]
     }
 
     fn client(&self) -> Locks {
@@ -31,7 +34,10 @@ impl Engine {
             Engine::Memory(memory) => Client::builder().memory(memory).unwrap().into(),
             Engine::File(dir) => {
                 let config = distlock_file::Config::new(dir.path());
-                Client::builder().build_now(|engine| distlock_file::open(engine, config)).unwrap().into()
+                Client::builder()
+                    .build_now(|engine| distlock_file::open(engine, config))
+                    .unwrap()
+                    .into()
             }
         }
     }
@@ -45,7 +51,10 @@ fn runtime() -> Runtime {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}: not within 20 s");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{what}: not within 20 s"
+        );
         std::thread::sleep(MS(2));
     }
 }
@@ -94,7 +103,9 @@ fn a_guard_may_be_dropped_anywhere() {
         eventually("free after a drop in another runtime", || is_free(&b, "k"));
         // Released on another thread and runtime.
         let held = take();
-        std::thread::spawn(move || runtime().block_on(held.release()).unwrap()).join().unwrap();
+        std::thread::spawn(move || runtime().block_on(held.release()).unwrap())
+            .join()
+            .unwrap();
         assert!(is_free(&b, "k"));
     }
 }
@@ -104,7 +115,11 @@ fn a_runtime_shut_down_under_its_waiters_leaves_nothing() {
     for engine in Engine::both() {
         let (a, b) = (engine.client(), engine.client());
         let blocker = b.blocking().mutex("k").acquire().unwrap();
-        let rt = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let rt = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let started = Arc::new(AtomicUsize::new(0));
         for i in 0..20 {
             let (a, started) = (a.clone(), started.clone());
@@ -125,7 +140,11 @@ fn a_runtime_shut_down_under_its_waiters_leaves_nothing() {
 fn acquires_dropped_at_random_moments_leave_nothing() {
     for engine in Engine::both() {
         let (a, b) = (engine.client(), engine.client());
-        let rt = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let rt = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         rt.block_on(async {
             for round in 0..10_000u32 {
                 let client = if round % 2 == 0 { &a } else { &b };
@@ -167,7 +186,10 @@ fn no_runtime_is_needed() {
         held.release().unwrap();
         let out = blocking.mutex("k").run(|held| {
             // Nested: re-enters.
-            let token = blocking.mutex("k").run(|inner| Ok::<_, ()>(inner.token())).unwrap();
+            let token = blocking
+                .mutex("k")
+                .run(|inner| Ok::<_, ()>(inner.token()))
+                .unwrap();
             assert_eq!(token, held.token());
             Ok::<_, ()>(7)
         });
@@ -209,7 +231,11 @@ fn a_blocking_call_inside_async_code_is_refused_and_on_a_blocking_thread_it_work
     assert_eq!(e.kind(), distlock::ErrorKind::Unsupported);
     assert!(e.to_string().contains("spawn_blocking"), "{e}");
     let b = a.clone();
-    let blocking = async { tokio::task::spawn_blocking(move || b.blocking().mutex("k").acquire()).await.unwrap() };
+    let blocking = async {
+        tokio::task::spawn_blocking(move || b.blocking().mutex("k").acquire())
+            .await
+            .unwrap()
+    };
     drop(rt.block_on(blocking).unwrap());
 }
 
@@ -218,12 +244,19 @@ fn a_blocking_call_inside_async_code_is_refused_and_on_a_blocking_thread_it_work
 fn the_future_of_run_is_as_send_as_its_body() {
     let engine = Engine::Memory(Memory::new());
     let a = engine.client();
-    let rt = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let rt = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     let locks = a.clone();
     let spawned = rt.spawn(async move {
         let local = String::from("borrowed");
         let text = &local;
-        locks.mutex("k").run(async |held| Ok::<_, ()>((text.len(), held.token().is_some()))).await
+        locks
+            .mutex("k")
+            .run(async |held| Ok::<_, ()>((text.len(), held.token().is_some())))
+            .await
     });
     assert_eq!(rt.block_on(spawned).unwrap().unwrap(), (8, true));
     runtime().block_on(async {

@@ -49,7 +49,11 @@ impl ManualClock {
     /// The next number of the SplitMix64 sequence (Steele, Lea, Flood, 2014), in [0, 1).
     pub(super) fn unit(&self) -> f64 {
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut z = self.0.random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        let mut z = self
+            .0
+            .random
+            .fetch_add(STEP, Ordering::Relaxed)
+            .wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
