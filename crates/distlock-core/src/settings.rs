@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::driver::{Life, MAX_TTL, Mode, Order, Orders, Promises, TokenPromise};
+use crate::driver::{Kind, Life, MAX_TTL, Mode, Order, Orders, Promises, TokenPromise};
 use crate::error::{Error, ErrorKind};
 use crate::reentrant::Owner;
 
@@ -110,7 +110,7 @@ impl Settings {
     }
 
     fn supported(&self, mode: Mode, promises: &Promises) -> Result<(), Error> {
-        let missing = if mode == Mode::Read && !promises.shared || mode == Mode::Write && !promises.shared {
+        let missing = if mode.kind() == Kind::ReadWrite && !promises.shared {
             "read/write locks"
         } else if matches!(mode, Mode::Slot { .. }) && !promises.slots {
             "semaphores"

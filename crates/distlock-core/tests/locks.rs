@@ -1,5 +1,7 @@
 //! The public API over the memory engine: what a user relies on, in virtual time where time matters.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -18,6 +18,12 @@ const SCHEMES: &[(&str, &str)] = &[
     ("redis+unix", "redis"),
     ("redis+sentinel", "redis"),
     ("rediss+sentinel", "redis"),
+    ("etcd", "etcd"),
+    ("etcds", "etcd"),
+    ("mysql", "sql"),
+    ("mariadb", "sql"),
+    ("postgres", "sql"),
+    ("postgresql", "sql"),
 ];
 
 /// Locks on one engine: the entry to the library. Cheap to clone; dereferences to [`Client`], which has the locks.
@@ -172,6 +178,10 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
             redis::open(builder, location).await
         }
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => etcd::open(builder, location).await,
+        #[cfg(feature = "sql")]
+        "mysql" | "mariadb" | "postgres" | "postgresql" => sql::open(builder, location).await,
         scheme => Err(unknown(scheme)),
     }
 }
@@ -245,5 +255,45 @@ mod redis {
             config.set(name, value).map_err(Error::from_driver)
         })?;
         builder.build(|engine| distlock_redis::open(engine, config)).await
+    }
+}
+
+#[cfg(feature = "etcd")]
+mod etcd {
+    use distlock_etcd::{Config, parameters};
+
+    use super::*;
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        if !location.path.trim_matches('/').is_empty() {
+            let why = format!("etcd: takes no path ({}); namespace= is the prefix of the keys", location.path);
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        }
+        let mut config = Config::new(location.hosts.iter().map(String::as_str));
+        if let Some(user) = &location.user {
+            config = config.user(user, location.password.clone().unwrap_or_default());
+        }
+        if location.scheme == "etcds" {
+            config = config.tls();
+        }
+        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        builder.build(|engine| distlock_etcd::open(engine, config)).await
+    }
+}
+
+#[cfg(feature = "sql")]
+mod sql {
+    use distlock_sql::{Config, parameters};
+
+    use super::*;
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let hosts = location.host_ports()?;
+        let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
+        let (user, password) = (location.user.as_deref(), location.password.as_deref());
+        let mut config = Config::from_url(&location.scheme, user, password, &hosts, &location.path)
+            .map_err(Error::from_driver)?;
+        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        builder.build(|engine| distlock_sql::open(engine, config)).await
     }
 }
