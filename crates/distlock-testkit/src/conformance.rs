@@ -46,6 +46,7 @@ mod crash;
 mod exclusion;
 mod fairness;
 mod inspection;
+mod peer;
 mod refusals;
 mod release;
 mod renewal;

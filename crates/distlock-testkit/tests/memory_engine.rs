@@ -1,4 +1,5 @@
 //! The memory engine by itself: what it does beyond the conformance suite, with time that tests move by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,8 @@
 
 use distlock_core::driver::{DriverErrorKind, Line, Mode, Released, Standing, Want};
 
-use super::trial::{Contender, Peer, Proof, Trial, dropped_at_random, ensure, polled, refused};
+use super::peer::{Contender, Peer, dropped_at_random, polled};
+use super::trial::{Proof, Trial, ensure, refused};
 
 pub(super) async fn a_try_never_queues(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;

@@ -8,7 +8,8 @@ use distlock_core::driver::{Mode, Standing, Wakes};
 use futures_util::future::try_join_all;
 use rand::RngExt;
 
-use super::trial::{Failure, Peer, Proof, Trial, ensure};
+use super::peer::Peer;
+use super::trial::{Failure, Proof, Trial, ensure};
 
 pub(super) async fn one_holder_of_a_mutex(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;

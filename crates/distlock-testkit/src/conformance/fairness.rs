@@ -3,7 +3,8 @@
 use distlock_core::Key;
 use distlock_core::driver::{Line, Mode, Want};
 
-use super::trial::{Contender, Proof, Trial};
+use super::peer::Contender;
+use super::trial::{Proof, Trial};
 
 /// A line of FIFO waiters of two clients, each waiting before the next one comes.
 async fn line(t: &Trial, key: &Key, modes: &[Mode]) -> Proof<Vec<Contender>> {

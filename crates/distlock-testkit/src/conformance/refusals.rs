@@ -6,7 +6,8 @@ use distlock_core::driver::{
     Claim, DriverError, DriverErrorKind, Life, Mode, Order, Orders, Reached, Refusal, Want,
 };
 
-use super::trial::{Contender, Failure, Peer, Proof, Trial, ensure, refused};
+use super::peer::{Contender, Peer};
+use super::trial::{Failure, Proof, Trial, ensure, refused};
 
 async fn mismatch(contender: &mut Contender) -> Proof<(String, String)> {
     let e = refused(contender.claim.try_acquire().await)?;

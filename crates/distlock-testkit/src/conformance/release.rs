@@ -2,7 +2,8 @@
 
 use distlock_core::driver::{Life, Mode, Released, Renewal, Want};
 
-use super::trial::{Contender, Proof, Trial, ensure, is_lost};
+use super::peer::Contender;
+use super::trial::{Proof, Trial, ensure, is_lost};
 
 async fn expect(contender: &mut Contender, expected: Released, state: &str) -> Proof {
     let released = contender.release().await?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use distlock_core::clock::Moment;
 use distlock_core::driver::{Hold, Mode, Renewal};
 
-use super::trial::{Contender, Failure, Peer, Proof, Trial, ensure, is_lost, pause};
+use super::peer::{Contender, Peer, pause};
+use super::trial::{Failure, Proof, Trial, ensure, is_lost};
 
 /// Renews three times a TTL until that long has passed.
 async fn keep_alive(t: &Trial, client: &Peer, holder: &Contender, time: Duration) -> Proof {

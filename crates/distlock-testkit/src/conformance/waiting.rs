@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use distlock_core::driver::{Mode, Standing};
 use futures_util::future::try_join_all;
 
-use super::trial::{Contender, Failure, Proof, Trial, ensure, pause};
+use super::peer::{Contender, pause};
+use super::trial::{Failure, Proof, Trial, ensure};
 
 /// The ring must come; looking again by oneself does not count.
 async fn rung(t: &Trial, waiter: &Contender) -> Proof {
@@ -67,7 +68,7 @@ pub(super) async fn no_wake_up_is_lost(t: &Trial) -> Proof {
     let (a, b) = t.two_clients().await?;
     let key = t.key("k")?;
     let patience = t.patience();
-    let turns = async |client: &super::trial::Peer| {
+    let turns = async |client: &super::peer::Peer| {
         for _ in 0..TURNS {
             let mut contender = client.mutex(&key)?;
             let mut asleep = Duration::ZERO;
