@@ -131,7 +131,7 @@ impl Job {
         drop(pending);
         drop(self.permit.take());
         let interval = (self.want.ttl / 10).clamp(Duration::from_millis(20), Duration::from_secs(1));
-        let chases = self.unresolved && !cfg!(distlock_mutant = "no_chase");
+        let chases = self.unresolved && !crate::mutant::is("no_chase");
         while chases && clock.now() < until {
             clock.sleep(interval).await;
             self.try_release(&clock, until).await;

@@ -4,12 +4,13 @@
 //! one; `scripts/mutants` runs them all. In every other build this is the constant `false`.
 
 /// The seeded faults.
-pub const MUTANTS: [&str; 6] = [
+pub const MUTANTS: [&str; 7] = [
     "release_without_owner_check",
     "renew_acquires",
     "no_second_look",
     "deadline_from_reply",
     "token_not_bumped",
+    "no_chase",
     "file_cas",
 ];
 
