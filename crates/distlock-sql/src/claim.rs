@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use distlock_core::FencingToken;
 use distlock_core::clock::Moment;
 use distlock_core::driver::{
-    Claim, DriverError, Grant, Holder, Line, Reached, Released, Standing, Want,
+    Claim, DriverError, Grant, Holder, Life, Line, Reached, Released, Standing, Want,
 };
 use rand::RngExt;
 
@@ -191,7 +191,7 @@ impl RowClaim {
 #[async_trait]
 impl Claim for RowClaim {
     async fn try_acquire(&mut self) -> Result<Standing, DriverError> {
-        if self.over {
+        if self.over || self.store.is_closed() {
             return Err(DriverError::closed());
         }
         let first = !std::mem::replace(&mut self.asked, true);
@@ -210,7 +210,8 @@ impl Claim for RowClaim {
         self.over = true;
         self.seat = None;
         self.entry = None;
-        if !self.asked {
+        // A lease may have been taken by another process, in the name of the same owner.
+        if !self.asked && self.want.life == Life::Process {
             return Ok(Released::NotHeld);
         }
         let keep = keep.map_or(0, in_micros);

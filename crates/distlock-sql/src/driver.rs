@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::claim::RowClaim;
-use crate::config::{Config, Dialect};
-use crate::store::{Backend, Store};
+use crate::config::{Config, Dialect, invalid};
+use crate::store::Store;
 use crate::watch::Watch;
 
 /// Locks as rows of one table.
@@ -54,6 +54,10 @@ impl Driver for RowDriver {
     }
 
     fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
+        if self.store.is_closed() {
+            return Err(DriverError::closed());
+        }
+        within(&want, &self.promises())?;
         Ok(Box::new(RowClaim::new(self.store.clone(), self.watch.clone(), &self.host, want)))
     }
 
@@ -62,17 +66,27 @@ impl Driver for RowDriver {
         holds: &'a [Hold],
         answer: &'a (dyn Fn(usize, Renewal) + Send + Sync),
     ) -> BoxFuture<'a, ()> {
+        if self.store.is_closed() {
+            return std::future::ready(()).boxed();
+        }
         crate::renew::renew(&self.store, holds, answer).boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        if let Backend::Postgres { listener, .. } = &self.store.backend {
-            listener.stop();
-        }
+        self.store.close();
         std::future::ready(()).boxed()
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {
         Some(self)
     }
+}
+
+/// Refuses a ttl that is not promised.
+pub(crate) fn within(want: &Want, promises: &Promises) -> Result<(), DriverError> {
+    if promises.ttl.contains(&want.ttl) {
+        return Ok(());
+    }
+    let (least, most) = (promises.ttl.start(), promises.ttl.end());
+    Err(invalid(format!("ttl {:?}: it may be {least:?} to {most:?}", want.ttl)))
 }

@@ -14,17 +14,21 @@ mod config;
 mod doctor;
 mod driver;
 mod fault;
+mod hash;
 mod inspect;
 mod mysql;
 mod people;
 mod postgres;
 mod purge;
 mod renew;
+mod session;
 mod state;
 mod statement;
 mod store;
 mod table;
 mod tls;
+pub mod tx;
+pub mod versioned;
 mod watch;
 
 use std::sync::Arc;
@@ -44,6 +48,6 @@ pub use crate::config::{Config, Dialect, Host, Layout, Secret, Tls, parameters};
 pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, DriverError> {
     match config.layout {
         Layout::Row => Ok(Arc::new(driver::RowDriver::new(engine, config)?)),
-        Layout::Session => Err(fault::unsupported("mode=session")),
+        Layout::Session => Ok(Arc::new(session::SessionDriver::new(engine, &config)?)),
     }
 }

@@ -1,6 +1,7 @@
 //! Asking the database: the table made sure of, conflicts retried, the answer of either dialect in one shape.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use distlock_core::driver::{DriverError, Reached};
@@ -9,6 +10,7 @@ use rand::RngExt;
 
 use crate::config::{Config, Dialect};
 use crate::fault::Fault;
+use crate::hash::fnv;
 use crate::state::State;
 use crate::statement::{Answer, Arg, Statements, Verb};
 use crate::table::Table;
@@ -25,6 +27,7 @@ pub(crate) struct Store {
     pub(crate) backend: Backend,
     table: Table,
     channel: String,
+    closed: AtomicBool,
 }
 
 /// Either dialect's connections.
@@ -60,12 +63,24 @@ impl Store {
             }
             Dialect::Mysql => Backend::Mysql(mysql::Pool::new(engine.clone(), &config, &statements)?),
         };
-        Ok(Self { engine, config, backend, table: Table::default(), channel })
+        Ok(Self { engine, config, backend, table: Table::default(), channel, closed: AtomicBool::new(false) })
     }
 
     /// The channel on which changes of this table are told.
     pub(crate) fn channel(&self) -> &str {
         &self.channel
+    }
+
+    /// Nothing new is taken or renewed from now on; what is held can still be given back.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        if let Backend::Postgres { listener, .. } = &self.backend {
+            listener.stop();
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Whether anything was asked yet, so that the table is known.
@@ -156,11 +171,4 @@ impl Store {
 /// A row that we cannot understand: somebody edited it.
 pub(crate) fn unreadable(why: String) -> DriverError {
     DriverError::unavailable(Reached::No, why)
-}
-
-/// The same number in every process, whatever it was compiled with (FNV-1a, 64 bits).
-pub(crate) fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -1,7 +1,7 @@
 //! MySQL and MariaDB: a connection per statement under way, kept for the next one.
 
 mod connect;
-mod text;
+pub(crate) mod text;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,10 +49,6 @@ impl Pool {
             idle: PerRuntime::new(),
             engine,
         })
-    }
-
-    pub(crate) fn connector(&self) -> &Connector {
-        &self.connector
     }
 
     /// Runs a statement on a connection of its own, to its end or its deadline, whether or not the caller still

@@ -2,6 +2,7 @@
 
 mod connect;
 mod listen;
+mod pooler;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 pub(crate) use self::connect::Connector;
 pub(crate) use self::listen::{Listener, Seat};
+pub(crate) use self::pooler::is_pooled;
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::statement::{Answer, Arg, Cell, Statements, Verb};
@@ -32,10 +34,6 @@ pub(crate) struct Line {
 impl Line {
     pub(crate) fn is_over(&self) -> bool {
         self.client.is_closed() || self.given_up.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
     }
 
     async fn ask(&self, text: &str, verb: Verb, args: &[Arg<'_>]) -> Result<Answer, Fault> {

@@ -1,0 +1,204 @@
+//! Servers, connections and rows that fail under a lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use distlock_core::ErrorKind;
+use distlock_core::driver::{Break, LostReason};
+use distlock_sql::Dialect;
+use distlock_testkit::proxy::{Fault, Proxy};
+
+use crate::both;
+use crate::conformance::server;
+use crate::server::{Server, config, locks};
+
+const SEC: Duration = Duration::from_secs(1);
+
+/// Ends all of our sessions, as an administrator would.
+async fn end_sessions(server: &Server, dialect: Dialect) {
+    match dialect {
+        Dialect::Postgres => {
+            let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'distlock'";
+            server.sql(kill).await;
+        }
+        Dialect::Mysql => {
+            let list = "SELECT CONCAT('KILL ', id) FROM information_schema.processlist \
+                WHERE id <> CONNECTION_ID() AND user = 'root' AND db = 'distlock'";
+            for kill in server.sql(list).await {
+                server.sql(&kill).await;
+            }
+        }
+    }
+}
+
+both! {
+    async fn a_killed_server_comes_back_with_its_locks(dialect) {
+        let Some(mut server) = Server::start(dialect).await else { return };
+        let (a, b) = (locks(server.config()).await, locks(server.config()).await);
+        let held = a.mutex("killed").ttl(20 * SEC).acquire().await.unwrap();
+        let token = held.token();
+        server.process().kill9().unwrap();
+        let e = b.mutex("killed").try_acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+        server.restart().await;
+        assert!(b.mutex("killed").try_acquire().await.unwrap().is_none(), "the row is still there");
+        held.verify().await.unwrap();
+        held.release().await.unwrap();
+        let next = b.mutex("killed").wait(10 * SEC).acquire().await.unwrap();
+        assert!(next.token() > token);
+    }
+
+    async fn a_server_that_dies_under_a_waiter_serves_it_later(dialect) {
+        let Some(mut server) = Server::start(dialect).await else { return };
+        let (a, b) = (locks(server.config()).await, locks(server.config()).await);
+        let held = a.mutex("waiter").ttl(20 * SEC).acquire().await.unwrap();
+        let waiter = tokio::spawn(b.mutex("waiter").wait(60 * SEC).acquire());
+        tokio::time::timeout(10 * SEC, async {
+            while a.inspect("waiter").await.unwrap().holders.is_empty() {}
+        })
+        .await
+        .unwrap();
+        server.process().kill9().unwrap();
+        server.restart().await;
+        held.verify().await.unwrap();
+        held.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    }
+
+    async fn connections_killed_by_an_admin_do_not_end_a_hold(dialect) {
+        let Some(server) = Server::start(dialect).await else { return };
+        let (a, b) = (locks(server.config()).await, locks(server.config()).await);
+        let held = a.mutex("admin").ttl(5 * SEC).acquire().await.unwrap();
+        let waiter = tokio::spawn(b.mutex("admin").wait(60 * SEC).acquire());
+        for _ in 0..10 {
+            end_sessions(&server, dialect).await;
+            tokio::time::sleep(SEC / 5).await;
+            assert!(held.is_held());
+        }
+        held.verify().await.unwrap();
+        held.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        // A single try on connections that died while idle.
+        end_sessions(&server, dialect).await;
+        a.mutex("admin").try_acquire().await.unwrap().expect("free").release().await.unwrap();
+    }
+
+    /// The kernel of a stopped server goes on accepting connections.
+    async fn a_stopped_server_is_given_up_in_time(dialect) {
+        let Some(mut server) = Server::start(dialect).await else { return };
+        let mut config = server.config();
+        config.timeout = SEC;
+        config.connect_timeout = SEC;
+        let (a, fresh) = (locks(config.clone()).await, locks(config).await);
+        a.mutex("stopped").acquire().await.unwrap().release().await.unwrap();
+        server.process().pause().unwrap();
+        for locks in [&a, &fresh] {
+            let start = Instant::now();
+            let e = locks.mutex("stopped").try_acquire().await.unwrap_err();
+            assert!(matches!(e.kind(), ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{e}");
+            assert!(start.elapsed() < 15 * SEC);
+        }
+        server.process().resume().unwrap();
+        a.mutex("stopped").wait(30 * SEC).acquire().await.unwrap().release().await.unwrap();
+    }
+
+    /// The statement arrives and its answer does not: nothing stays behind.
+    async fn an_acquisition_whose_answer_is_lost_is_cleaned_up(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let proxy = Proxy::start(server.address()).await.unwrap();
+        let mut config = config(dialect, &proxy.address());
+        config.timeout = SEC;
+        config.connect_timeout = SEC;
+        let (a, b) = (locks(config).await, locks(server.config()).await);
+        a.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+        proxy.replies(Fault::Blackhole);
+        let e = a.mutex("answer").ttl(60 * SEC).wait(SEC / 2).acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::OutcomeUnknown, "{e}");
+        assert!(b.mutex("answer").try_acquire().await.unwrap().is_none(), "it was taken, though nobody heard");
+        proxy.heal();
+        b.mutex("answer").wait(20 * SEC).acquire().await.unwrap().release().await.unwrap();
+    }
+
+    /// A lock that is taken away is told within a second, though its renewal is far away.
+    async fn a_row_deleted_or_edited_behind_the_holder_is_told(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let locks = locks(server.config()).await;
+        for edit in [
+            "DELETE FROM distlock_locks WHERE name = 'distlock:behind'",
+            "UPDATE distlock_locks SET owner = 'somebody' WHERE name = 'distlock:behind'",
+        ] {
+            let held = locks.mutex("behind").ttl(60 * SEC).acquire().await.unwrap();
+            let lost = held.lost();
+            server.sql(edit).await;
+            let start = Instant::now();
+            let reason = tokio::time::timeout(10 * SEC, lost).await.expect("told");
+            assert_eq!(reason, LostReason::Taken);
+            assert!(start.elapsed() < 3 * SEC, "{:?}", start.elapsed());
+            assert!(!held.is_held());
+            drop(held);
+            server.sql("DELETE FROM distlock_locks WHERE name = 'distlock:behind'").await;
+        }
+    }
+
+    async fn a_broken_lock_is_told_with_its_reason(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let (a, b) = (locks(server.config()).await, locks(server.config()).await);
+        for shared in [false, true] {
+            let lock = if shared { a.rw("broken-rw").read() } else { a.mutex("broken") };
+            let key = if shared { "broken-rw" } else { "broken" };
+            let held = lock.ttl(60 * SEC).acquire().await.unwrap();
+            let how = Break { grace: 2 * SEC, reason: Some("stuck".into()), ..Break::default() };
+            assert_eq!(b.break_lock(key, how).await.unwrap().len(), 1);
+            let reason = tokio::time::timeout(10 * SEC, held.lost()).await.expect("told");
+            assert_eq!(reason, LostReason::Broken { reason: Some("stuck".into()) });
+        }
+    }
+
+    /// F06, short: 50 contenders, five neighbouring keys, all kinds of statements; errors of the database never reach
+    /// a caller, and nobody is ever inside with another.
+    async fn f06_f108_a_storm_of_conflicts_is_solved_inside(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let clients = [locks(server.config()).await, locks(server.config()).await, locks(server.config()).await];
+        let inside: Arc<Vec<AtomicU32>> = Arc::new((0..5).map(|_| AtomicU32::new(0)).collect());
+        let done = Arc::new(AtomicU32::new(0));
+        let end = Instant::now() + 5 * SEC;
+        let tasks: Vec<_> = (0..50_usize)
+            .map(|i| {
+                let (locks, inside, done) = (clients[i % 3].clone(), inside.clone(), done.clone());
+                tokio::spawn(async move {
+                    let mut n = i;
+                    while Instant::now() < end {
+                        n += 1;
+                        let key = n % 5;
+                        let writer = n % 3 == 0;
+                        let lock = locks.rw(format!("storm-{key}"));
+                        let lock = if writer { lock.write() } else { lock.read() };
+                        let order = match n % 7 {
+                            0 => distlock_core::driver::Order::Fifo,
+                            _ => distlock_core::driver::Order::Any,
+                        };
+                        match lock.order(order).wait(60 * SEC).ttl(20 * SEC).acquire().await {
+                            Ok(guard) => {
+                                let weight = if writer { 1000 } else { 1 };
+                                let before = inside[key].fetch_add(weight, Ordering::SeqCst);
+                                assert!(if writer { before == 0 } else { before < 1000 }, "{before} were inside");
+                                tokio::task::yield_now().await;
+                                inside[key].fetch_sub(weight, Ordering::SeqCst);
+                                guard.release().await.unwrap();
+                                done.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(e) => panic!("{e}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let done = done.load(Ordering::Relaxed);
+        println!("{done} holds");
+        assert!(done > 100, "too little happened: {done}");
+    }
+}

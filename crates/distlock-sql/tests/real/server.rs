@@ -1,0 +1,92 @@
+//! Servers and drivers for the tests.
+
+use distlock_sql::{Config, Dialect};
+use distlock_testkit::servers::{MariaDb, Postgres, Process, or_skip};
+
+/// A server of either dialect, of one's own.
+pub(crate) enum Server {
+    Postgres(Postgres),
+    Mysql(MariaDb),
+}
+
+impl Server {
+    pub(crate) async fn start(dialect: Dialect) -> Option<Self> {
+        Some(match dialect {
+            Dialect::Postgres => Self::Postgres(or_skip(Postgres::start().await)?),
+            Dialect::Mysql => Self::Mysql(or_skip(MariaDb::start().await)?),
+        })
+    }
+
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.address(),
+            Self::Mysql(server) => server.address(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        match self {
+            Self::Postgres(_) => config(Dialect::Postgres, &self.address()),
+            Self::Mysql(_) => config(Dialect::Mysql, &self.address()),
+        }
+    }
+
+    pub(crate) fn process(&mut self) -> &mut Process {
+        match self {
+            Self::Postgres(server) => server.process(),
+            Self::Mysql(server) => server.process(),
+        }
+    }
+
+    pub(crate) async fn restart(&mut self) {
+        use distlock_testkit::servers::Data;
+        match self {
+            Self::Postgres(server) => server.restart(Data::Keep).await.unwrap(),
+            Self::Mysql(server) => server.restart(Data::Keep).await.unwrap(),
+        }
+    }
+
+    /// Runs a statement as an administrator; the first column of its rows.
+    pub(crate) async fn sql(&self, text: &str) -> Vec<String> {
+        use mysql_async::prelude::Queryable;
+        match self {
+            Self::Postgres(server) => {
+                let (client, connection) =
+                    tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+                let driven = tokio::spawn(connection);
+                let messages = client.simple_query(text).await.unwrap();
+                drop(client);
+                let _ = driven.await;
+                let rows = messages.into_iter().filter_map(|m| match m {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                    _ => None,
+                });
+                rows.collect()
+            }
+            Self::Mysql(server) => {
+                let opts = mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
+                let mut conn = mysql_async::Conn::new(opts).await.unwrap();
+                let rows: Vec<mysql_async::Row> = conn.query(text).await.unwrap();
+                conn.disconnect().await.unwrap();
+                rows.into_iter().map(|mut row| row.take::<String, _>(0).unwrap_or_default()).collect()
+            }
+        }
+    }
+}
+
+pub(crate) fn config(dialect: Dialect, address: &str) -> Config {
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let config = Config::tcp(dialect, host, port.parse().unwrap());
+    match dialect {
+        Dialect::Postgres => config.user("postgres"),
+        Dialect::Mysql => config.user("root").database("distlock"),
+    }
+}
+
+/// A client of the locks, as a program would have.
+pub(crate) async fn locks(config: Config) -> distlock_core::Client {
+    distlock_core::Client::builder()
+        .build(|engine| async move { distlock_sql::open(engine, config).await })
+        .await
+        .unwrap()
+}
