@@ -12,9 +12,10 @@ use distlock_core::driver::{
 use rand::RngExt;
 
 use crate::about::{About, in_micros, micros};
+use crate::kind::kind_word;
 use crate::people;
 use crate::postgres::Seat;
-use crate::state::{Ask, Found, State, kind_word};
+use crate::state::{Ask, Found, State};
 use crate::statement::{Arg, Verb};
 use crate::store::{Backend, Lane, Store};
 use crate::watch::{Entry, Watch};
@@ -83,7 +84,10 @@ impl RowClaim {
             self.ttl.into(),
             self.about.as_str().into(),
         ];
-        let answer = self.store.ask(&mut self.lane, &self.name, Verb::Acquire, &args).await?;
+        let answer = self
+            .store
+            .ask(&mut self.lane, &self.name, Verb::Acquire, &args)
+            .await?;
         Ok((answer.changed > 0).then(|| self.held(sent, Some(answer.number))))
     }
 
@@ -102,7 +106,10 @@ impl RowClaim {
     async fn look(&mut self, mark: bool) -> Result<State, DriverError> {
         if mark {
             let args = [Arg::from(self.name.as_str()), MARK.into()];
-            let answer = self.store.ask(&mut self.lane, &self.name, Verb::Mark, &args).await?;
+            let answer = self
+                .store
+                .ask(&mut self.lane, &self.name, Verb::Mark, &args)
+                .await?;
             if let Some(row) = answer.rows.first() {
                 return State::read(row).map_err(crate::store::unreadable);
             }
@@ -115,7 +122,11 @@ impl RowClaim {
         for tries in 1..=TRIES {
             let sent = self.now();
             let seen = self.look(mark).await?;
-            if self.seat.is_some() && !mark && seen.waits < seen.now.saturating_add(MARK / 2) && seen.version != 0 {
+            if self.seat.is_some()
+                && !mark
+                && seen.waits < seen.now.saturating_add(MARK / 2)
+                && seen.version != 0
+            {
                 mark = true;
                 continue;
             }
@@ -133,7 +144,11 @@ impl RowClaim {
                 Found::Held { token } => {
                     // The next in line may be able to share with us.
                     let notify = !self.want.mode.is_exclusive() && !next.next().is_empty();
-                    if self.store.write(&mut self.lane, &self.name, &seen, &next, notify).await? {
+                    if self
+                        .store
+                        .write(&mut self.lane, &self.name, &seen, &next, notify)
+                        .await?
+                    {
                         return Ok(self.held(sent, token));
                     }
                 }
@@ -142,28 +157,43 @@ impl RowClaim {
                     let mut keeps = true;
                     if ahead.is_some() && place(&seen) != place(&next) {
                         self.joined = true;
-                        keeps = self.store.write(&mut self.lane, &self.name, &seen, &next, false).await?;
+                        keeps = self
+                            .store
+                            .write(&mut self.lane, &self.name, &seen, &next, false)
+                            .await?;
                     }
                     if keeps {
                         let holder = self.holder(&seen);
-                        return Ok(Standing::Waiting { recheck: self.recheck(recheck, ahead), holder, ahead });
+                        return Ok(Standing::Waiting {
+                            recheck: self.recheck(recheck, ahead),
+                            holder,
+                            ahead,
+                        });
                     }
                 }
             }
             self.store.pause(tries).await;
         }
         // Many others write this row: that is work in progress, not trouble.
-        Ok(Standing::Waiting { recheck: self.paced(0), holder: None, ahead: None })
+        Ok(Standing::Waiting {
+            recheck: self.paced(0),
+            holder: None,
+            ahead: None,
+        })
     }
 
     fn holder(&self, state: &State) -> Option<Holder> {
-        people::holders(state, self.store.engine.owners().client()).into_iter().next()
+        people::holders(state, self.store.engine.owners().client())
+            .into_iter()
+            .next()
     }
 
     fn recheck(&self, over: i64, ahead: Option<u32>) -> Duration {
         let over = micros(over);
         match &self.store.backend {
-            Backend::Postgres { listener, .. } if self.seat.is_some() && listener.is_live() => over.min(QUIET),
+            Backend::Postgres { listener, .. } if self.seat.is_some() && listener.is_live() => {
+                over.min(QUIET)
+            }
             _ => over.min(self.paced(ahead.unwrap_or(0))),
         }
     }
@@ -175,7 +205,9 @@ impl RowClaim {
 
     /// Registers for notices, where there are any. Whether the next look has to mark the row.
     async fn arm(&mut self) -> bool {
-        let Backend::Postgres { listener, .. } = &self.store.backend else { return false };
+        let Backend::Postgres { listener, .. } = &self.store.backend else {
+            return false;
+        };
         if self.want.line == Line::Never {
             return false;
         }
@@ -217,11 +249,15 @@ impl Claim for RowClaim {
         let keep = keep.map_or(0, in_micros);
         let said = |held: bool| if held { Released::Freed } else { Released::NotHeld };
         if !self.joined {
-            let mut args: Vec<Arg<'_>> = vec![self.name.as_str().into(), self.owner.as_str().into(), keep.into()];
+            let mut args: Vec<Arg<'_>> =
+                vec![self.name.as_str().into(), self.owner.as_str().into(), keep.into()];
             if matches!(self.store.backend, Backend::Postgres { .. }) {
                 args.push(self.store.channel().into());
             }
-            let answer = self.store.ask(&mut self.lane, &self.name, Verb::Release, &args).await?;
+            let answer = self
+                .store
+                .ask(&mut self.lane, &self.name, Verb::Release, &args)
+                .await?;
             return Ok(said(answer.changed > 0));
         }
         for tries in 1..=TRIES * 2 {
@@ -231,11 +267,18 @@ impl Claim for RowClaim {
             }
             let mut next = seen.clone();
             let held = next.leave(&self.owner, keep);
-            if self.store.write(&mut self.lane, &self.name, &seen, &next, true).await? {
+            if self
+                .store
+                .write(&mut self.lane, &self.name, &seen, &next, true)
+                .await?
+            {
                 return Ok(said(held));
             }
             self.store.pause(tries).await;
         }
-        Err(DriverError::unavailable(Reached::No, "many others write this row at the same time"))
+        Err(DriverError::unavailable(
+            Reached::No,
+            "many others write this row at the same time",
+        ))
     }
 }

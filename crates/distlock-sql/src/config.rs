@@ -216,7 +216,11 @@ impl Config {
         let dialect = match scheme {
             "postgres" | "postgresql" => Dialect::Postgres,
             "mysql" | "mariadb" => Dialect::Mysql,
-            other => return Err(invalid(format!("{other}:// is not a database; use mysql:// or postgres://"))),
+            other => {
+                return Err(invalid(format!(
+                    "{other}:// is not a database; use mysql:// or postgres://"
+                )));
+            }
         };
         let mut config = Self::new(dialect);
         config.user = user.filter(|u| !u.is_empty()).map(Into::into);
@@ -291,7 +295,9 @@ impl Config {
         };
         let words: Vec<&str> = self.table.split('.').collect();
         let good = |w: &&str| {
-            (1..=63).contains(&w.len()) && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$')
+            (1..=63).contains(&w.len())
+                && w.chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '$')
         };
         if words.len() > 2 || !words.iter().all(good) {
             let table = &self.table;
@@ -342,7 +348,11 @@ fn duration(name: &str, value: &str, max: Duration) -> Result<Duration, DriverEr
     millis
         .map(Duration::from_millis)
         .filter(|d| *d >= Duration::from_millis(1) && *d <= max)
-        .ok_or_else(|| invalid(format!("{name}={value}: it may be 1ms to {max:?}, written like 500ms, 5s or 10m")))
+        .ok_or_else(|| {
+            invalid(format!(
+                "{name}={value}: it may be 1ms to {max:?}, written like 500ms, 5s or 10m"
+            ))
+        })
 }
 
 #[cfg(test)]
@@ -355,11 +365,15 @@ mod tests {
         let mut config = Config::from_url("postgres", Some("app"), Some("s3cret"), &hosts, "/shop").unwrap();
         config.set("table", "ops.locks").unwrap();
         config.set("timeout", "750ms").unwrap();
-        assert_eq!(config.hosts, [Host::Tcp("db1".into(), 5432), Host::Tcp("db2".into(), 6000)]);
+        assert_eq!(
+            config.hosts,
+            [Host::Tcp("db1".into(), 5432), Host::Tcp("db2".into(), 6000)]
+        );
         assert_eq!(config.quoted_table().unwrap(), "\"ops\".\"locks\"");
         assert_eq!(config.timeout, Duration::from_millis(750));
         assert!(!format!("{config:?}").contains("s3cret"));
-        let socket = Config::from_url("mysql", None, None, &[("/run/mysqld/mysqld.sock", None)], "/d").unwrap();
+        let socket =
+            Config::from_url("mysql", None, None, &[("/run/mysqld/mysqld.sock", None)], "/d").unwrap();
         assert_eq!(socket.hosts, [Host::Unix("/run/mysqld/mysqld.sock".into())]);
     }
 

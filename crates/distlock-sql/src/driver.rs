@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Hold, Inspect, Loss, MAX_TTL, Orders, Promises, Renewal, TokenPromise, Wakes,
-    Want,
+    Claim, Death, Driver, DriverError, Hold, Inspect, Loss, MAX_TTL, Orders, Promises, Renewal, TokenPromise,
+    Wakes, Want,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -27,7 +27,11 @@ impl RowDriver {
     pub(crate) fn new(engine: distlock_core::engine::Engine, config: Config) -> Result<Self, DriverError> {
         let store = Arc::new(Store::new(engine, config)?);
         crate::purge::start(&store);
-        Ok(Self { watch: Arc::new(Watch::new(store.clone())), host: crate::about::host_name(), store })
+        Ok(Self {
+            watch: Arc::new(Watch::new(store.clone())),
+            host: crate::about::host_name(),
+            store,
+        })
     }
 }
 
@@ -58,7 +62,12 @@ impl Driver for RowDriver {
             return Err(DriverError::closed());
         }
         within(&want, &self.promises())?;
-        Ok(Box::new(RowClaim::new(self.store.clone(), self.watch.clone(), &self.host, want)))
+        Ok(Box::new(RowClaim::new(
+            self.store.clone(),
+            self.watch.clone(),
+            &self.host,
+            want,
+        )))
     }
 
     fn renew<'a>(
@@ -88,5 +97,8 @@ pub(crate) fn within(want: &Want, promises: &Promises) -> Result<(), DriverError
         return Ok(());
     }
     let (least, most) = (promises.ttl.start(), promises.ttl.end());
-    Err(invalid(format!("ttl {:?}: it may be {least:?} to {most:?}", want.ttl)))
+    Err(invalid(format!(
+        "ttl {:?}: it may be {least:?} to {most:?}",
+        want.ttl
+    )))
 }

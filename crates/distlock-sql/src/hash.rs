@@ -32,7 +32,9 @@ mod tests {
 
     #[test]
     fn f103_a_hundred_thousand_names_have_as_many_numbers() {
-        let numbers: HashSet<i64> = (0..100_000).map(|i| name_hash(&format!("distlock:tenant-{i}"))).collect();
+        let numbers: HashSet<i64> = (0..100_000)
+            .map(|i| name_hash(&format!("distlock:tenant-{i}")))
+            .collect();
         assert_eq!(numbers.len(), 100_000);
         // Two names with one CRC-32 (0x4ddb0c25).
         assert_ne!(name_hash("plumless"), name_hash("buckeroo"));

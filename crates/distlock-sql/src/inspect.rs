@@ -15,7 +15,12 @@ const TRIES: u32 = 20;
 
 #[async_trait]
 impl Inspect for RowDriver {
-    async fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<LockInfo>, DriverError> {
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<LockInfo>, DriverError> {
         let namespace = self.store.engine.namespace();
         let start = match namespace.is_exact() {
             true => prefix.to_owned(),
@@ -25,13 +30,22 @@ impl Inspect for RowDriver {
         let after = after.map(|key| format!("{}\u{1}", namespace.record(key)));
         let from = after.filter(|a| *a > start).unwrap_or_else(|| start.clone());
         let to = format!("{start}\u{10ffff}\u{10ffff}");
-        let args = [Arg::from(from), to.into(), i64::try_from(limit).unwrap_or(i64::MAX).into()];
-        let answer = self.store.ask(&mut Lane::default(), "", Verb::List, &args).await?;
+        let args = [
+            Arg::from(from),
+            to.into(),
+            i64::try_from(limit).unwrap_or(i64::MAX).into(),
+        ];
+        let answer = self
+            .store
+            .ask(&mut Lane::default(), "", Verb::List, &args)
+            .await?;
         let client = self.store.engine.owners().client();
         let mut found = Vec::new();
         for row in &answer.rows {
             // A name that no key can have was put there by hand.
-            let Some(Ok(key)) = namespace.key_of(row[0].text()).map(Key::new) else { continue };
+            let Some(Ok(key)) = namespace.key_of(row[0].text()).map(Key::new) else {
+                continue;
+            };
             found.push(people::info(key, &State::read(row).map_err(unreadable)?, client));
         }
         Ok(found)
@@ -40,7 +54,11 @@ impl Inspect for RowDriver {
     async fn inspect(&self, key: &Key) -> Result<LockInfo, DriverError> {
         let name = self.store.engine.namespace().record(key);
         let state = self.store.look(&mut Lane::default(), &name).await?;
-        Ok(people::info(key.clone(), &state, self.store.engine.owners().client()))
+        Ok(people::info(
+            key.clone(),
+            &state,
+            self.store.engine.owners().client(),
+        ))
     }
 
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
@@ -68,7 +86,10 @@ impl Inspect for RowDriver {
             }
             self.store.pause(tries).await;
         }
-        Err(DriverError::unavailable(Reached::No, "many others write this row at the same time"))
+        Err(DriverError::unavailable(
+            Reached::No,
+            "many others write this row at the same time",
+        ))
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {

@@ -16,6 +16,7 @@ mod driver;
 mod fault;
 mod hash;
 mod inspect;
+mod kind;
 mod mysql;
 mod people;
 mod postgres;

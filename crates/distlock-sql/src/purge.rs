@@ -42,9 +42,15 @@ pub(crate) async fn purge(store: &Store) -> Result<u64, DriverError> {
     loop {
         let args = [Arg::from(after.as_str()), PAGE.into()];
         let page = store.ask(&mut lane, "", Verb::Page, &args).await?;
-        let Some(row) = page.rows.first().filter(|row| row[1].int() > 0) else { return Ok(gone) };
+        let Some(row) = page.rows.first().filter(|row| row[1].int() > 0) else {
+            return Ok(gone);
+        };
         let to = row[0].text().to_owned();
-        let args = [Arg::from(after.as_str()), to.as_str().into(), in_micros(store.config.purge_after).into()];
+        let args = [
+            Arg::from(after.as_str()),
+            to.as_str().into(),
+            in_micros(store.config.purge_after).into(),
+        ];
         gone += store.ask(&mut lane, "", Verb::Purge, &args).await?.changed;
         if row[1].int() < PAGE {
             return Ok(gone);

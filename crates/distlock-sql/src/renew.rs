@@ -39,7 +39,9 @@ pub(crate) async fn renew(store: &Store, holds: &[Hold], answer: Answer<'_>) {
         name: store.engine.namespace().record(&hold.want.key),
         owner: hold.want.owner.to_string(),
         ttl: in_micros(hold.ttl),
-        floor: hold.floor.map_or(0, |f| i64::try_from(f.get()).unwrap_or(i64::MAX)),
+        floor: hold
+            .floor
+            .map_or(0, |f| i64::try_from(f.get()).unwrap_or(i64::MAX)),
     });
     let (alone, crowd): (Vec<_>, Vec<_>) = all.partition(|one| one.hold.want.mode.is_exclusive());
     // MySQL renews those together that are renewed alike.
@@ -53,7 +55,11 @@ pub(crate) async fn renew(store: &Store, holds: &[Hold], answer: Answer<'_>) {
     }
     let pages: Vec<&[One<'_>]> = groups.values().flat_map(|group| group.chunks(PAGE)).collect();
     join(
-        join_all(pages.into_iter().map(|page| exclusive(store, page, answer).boxed())),
+        join_all(
+            pages
+                .into_iter()
+                .map(|page| exclusive(store, page, answer).boxed()),
+        ),
         shared(store, crowd, answer),
     )
     .await;
@@ -69,7 +75,12 @@ async fn exclusive(store: &Store, page: &[One<'_>], answer: Answer<'_>) {
             Arg::Ints(page.iter().map(|one| one.ttl).collect()),
             Arg::Ints(page.iter().map(|one| one.floor).collect()),
         ],
-        Dialect::Mysql => [Arg::Texts(names.clone()), Arg::Texts(owners), page[0].ttl.into(), page[0].floor.into()],
+        Dialect::Mysql => [
+            Arg::Texts(names.clone()),
+            Arg::Texts(owners),
+            page[0].ttl.into(),
+            page[0].floor.into(),
+        ],
     };
     let mut lane = Lane::default();
     let sent = store.engine.clock().now();
@@ -79,7 +90,9 @@ async fn exclusive(store: &Store, page: &[One<'_>], answer: Answer<'_>) {
     };
     let good: HashSet<&str> = match store.config.dialect {
         Dialect::Postgres => renewed.rows.iter().map(|row| row[0].text()).collect(),
-        Dialect::Mysql if renewed.changed == page.len() as u64 => page.iter().map(|one| one.owner.as_str()).collect(),
+        Dialect::Mysql if renewed.changed == page.len() as u64 => {
+            page.iter().map(|one| one.owner.as_str()).collect()
+        }
         Dialect::Mysql => HashSet::new(),
     };
     let (good, rest): (Vec<_>, Vec<_>) = page.iter().partition(|one| good.contains(one.owner.as_str()));
@@ -91,12 +104,21 @@ async fn exclusive(store: &Store, page: &[One<'_>], answer: Answer<'_>) {
     }
     // Which of them are lost, and why. On MySQL one that is alive now was alive a moment ago, so it was renewed.
     let names = rest.iter().map(|one| one.name.clone()).collect();
-    let rows = match store.ask(&mut lane, &page[0].name, Verb::Look, &[Arg::Texts(names)]).await {
+    let rows = match store
+        .ask(&mut lane, &page[0].name, Verb::Look, &[Arg::Texts(names)])
+        .await
+    {
         Ok(answer) => answer.rows,
-        Err(e) => return rest.iter().for_each(|one| answer(one.i, Renewal::Unknown(again(&e)))),
+        Err(e) => {
+            return rest
+                .iter()
+                .for_each(|one| answer(one.i, Renewal::Unknown(again(&e))));
+        }
     };
-    let states: HashMap<&str, State> =
-        rows.iter().filter_map(|row| Some((row[0].text(), State::read(row).ok()?))).collect();
+    let states: HashMap<&str, State> = rows
+        .iter()
+        .filter_map(|row| Some((row[0].text(), State::read(row).ok()?)))
+        .collect();
     for one in rest {
         let state = states.get(one.name.as_str());
         let renewal = match state.filter(|s| s.owner == one.owner && s.taken()) {
@@ -111,7 +133,9 @@ async fn exclusive(store: &Store, page: &[One<'_>], answer: Answer<'_>) {
 fn why(state: Option<&State>, owner: &str) -> LostReason {
     match state {
         Some(s) if s.owner == owner => LostReason::Expired,
-        Some(s) if s.owner == BROKEN => LostReason::Broken { reason: About::read(&s.about).why() },
+        Some(s) if s.owner == BROKEN => LostReason::Broken {
+            reason: About::read(&s.about).why(),
+        },
         _ => LostReason::Taken,
     }
 }
@@ -124,7 +148,11 @@ async fn shared(store: &Store, crowd: Vec<One<'_>>, answer: Answer<'_>) {
     }
     let rows: Vec<_> = rows.into_iter().collect();
     for some in rows.chunks(AT_ONCE) {
-        join_all(some.iter().map(|(name, members)| row(store, name, members, answer).boxed())).await;
+        join_all(
+            some.iter()
+                .map(|(name, members)| row(store, name, members, answer).boxed()),
+        )
+        .await;
     }
 }
 
@@ -132,7 +160,10 @@ async fn row(store: &Store, name: &str, members: &[One<'_>], answer: Answer<'_>)
     match try_row(store, name, members).await {
         Ok((sent, outcome)) => {
             for (one, lost) in members.iter().zip(outcome) {
-                answer(one.i, lost.map_or(Renewal::Good(sent + one.hold.ttl), Renewal::Lost));
+                answer(
+                    one.i,
+                    lost.map_or(Renewal::Good(sent + one.hold.ttl), Renewal::Lost),
+                );
             }
         }
         Err(e) => unknown(members, &e, answer),
@@ -149,7 +180,9 @@ async fn try_row(
         let sent = store.engine.clock().now();
         let seen = store.look(&mut lane, name).await?;
         let mut next = seen.clone();
-        let lost = members.iter().map(|one| (!next.renew(&one.owner, one.ttl)).then(|| why(Some(&seen), &one.owner)));
+        let lost = members
+            .iter()
+            .map(|one| (!next.renew(&one.owner, one.ttl)).then(|| why(Some(&seen), &one.owner)));
         let lost: Vec<_> = lost.collect();
         let nothing = lost.iter().all(Option::is_some);
         if nothing || store.write(&mut lane, name, &seen, &next, false).await? {
@@ -157,7 +190,10 @@ async fn try_row(
         }
         store.pause(tries).await;
     }
-    Err(DriverError::unavailable(Reached::No, "many others write this row at the same time"))
+    Err(DriverError::unavailable(
+        Reached::No,
+        "many others write this row at the same time",
+    ))
 }
 
 fn unknown(page: &[One<'_>], e: &DriverError, answer: Answer<'_>) {
@@ -168,5 +204,8 @@ fn unknown(page: &[One<'_>], e: &DriverError, answer: Answer<'_>) {
 
 /// The same error once more.
 fn again(e: &DriverError) -> DriverError {
-    DriverError { retry: e.retry, ..DriverError::unavailable(e.reached, e.to_string()) }
+    DriverError {
+        retry: e.retry,
+        ..DriverError::unavailable(e.reached, e.to_string())
+    }
 }

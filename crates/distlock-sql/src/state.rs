@@ -8,6 +8,7 @@ use distlock_core::driver::{Kind, Mode, Order, Refusal};
 use distlock_core::line::{Turn, turn};
 use serde::{Deserialize, Serialize};
 
+use crate::kind::{Word, kind_of, kind_word, word};
 use crate::statement::Cell;
 
 /// The owner of a record that nobody owns: left by a release with `keep`.
@@ -49,16 +50,6 @@ pub(crate) struct Member {
     pub(crate) about: String,
 }
 
-/// A mode without its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Word {
-    Mutex,
-    Write,
-    Read,
-    Slot,
-}
-
 /// Who asks for what.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask<'a> {
@@ -81,39 +72,24 @@ pub(crate) enum Found {
     Refused(Refusal),
 }
 
-/// The word for a kind of lock.
-pub(crate) fn kind_word(kind: Kind) -> String {
-    match kind {
-        Kind::Mutex => "mutex".into(),
-        Kind::ReadWrite => "rw".into(),
-        Kind::Semaphore { of } => format!("semaphore/{of}"),
-    }
-}
-
-/// The kind for a word.
-pub(crate) fn kind_of(word: &str) -> Option<Kind> {
-    match word {
-        "mutex" => Some(Kind::Mutex),
-        "rw" => Some(Kind::ReadWrite),
-        _ => Some(Kind::Semaphore {
-            of: word.strip_prefix("semaphore/")?.parse().ok()?,
-        }),
-    }
-}
-
-fn word(mode: Mode) -> Word {
-    match mode {
-        Mode::Mutex => Word::Mutex,
-        Mode::Write => Word::Write,
-        Mode::Read => Word::Read,
-        Mode::Slot { .. } => Word::Slot,
-    }
-}
-
 impl State {
     /// Reads a row of `look.sql`.
     pub(crate) fn read(row: &[Cell]) -> Result<Self, String> {
-        let [_, kind, owner, token, expires, since, about, waits, crowd, _, version, now] = row else {
+        let [
+            _,
+            kind,
+            owner,
+            token,
+            expires,
+            since,
+            about,
+            waits,
+            crowd,
+            _,
+            version,
+            now,
+        ] = row
+        else {
             return Err("the row has other columns than expected".into());
         };
         let crowd = match crowd.text() {
@@ -149,7 +125,11 @@ impl State {
 
     /// The owner whose turn comes next in the fair line; empty if there is no line.
     pub(crate) fn next(&self) -> &str {
-        let first = self.crowd.iter().filter(|m| m.place.is_some()).min_by_key(|m| m.place);
+        let first = self
+            .crowd
+            .iter()
+            .filter(|m| m.place.is_some())
+            .min_by_key(|m| m.place);
         first.map_or("", |m| &m.owner)
     }
 
@@ -186,7 +166,9 @@ impl State {
 
     /// Those of the crowd who hold.
     pub(crate) fn holding(&self) -> impl Iterator<Item = &Member> {
-        self.crowd.iter().filter(|m| m.place.is_none() && m.until > self.now)
+        self.crowd
+            .iter()
+            .filter(|m| m.place.is_none() && m.until > self.now)
     }
 
     /// Those who wait in line, in order.
@@ -226,7 +208,9 @@ impl State {
         }
         if self.taken() && self.owner == ask.owner {
             self.expires = self.now.saturating_add(ask.ttl);
-            return Found::Held { token: Some(self.token) };
+            return Found::Held {
+                token: Some(self.token),
+            };
         }
         let mine = self.position(ask.owner);
         if let Some(i) = mine
@@ -256,7 +240,10 @@ impl State {
         self.keep_place(ask, mine, &kind);
         // A place must be kept alive as well.
         let alive = ask.ttl.min(PLACE) / 3;
-        Found::Waits { ahead: Some(ahead_count), recheck: recheck.min(alive) }
+        Found::Waits {
+            ahead: Some(ahead_count),
+            recheck: recheck.min(alive),
+        }
     }
 
     fn take(&mut self, ask: &Ask<'_>, mine: Option<usize>) -> Found {
@@ -270,7 +257,9 @@ impl State {
             self.expires = until;
             self.since = self.now;
             self.about = ask.about.into();
-            return Found::Held { token: Some(self.token) };
+            return Found::Held {
+                token: Some(self.token),
+            };
         }
         self.crowd.push(Member {
             owner: ask.owner.into(),
@@ -310,8 +299,15 @@ impl State {
     /// The time after which somebody's time is over.
     pub(crate) fn recheck(&self) -> i64 {
         let head = self.taken().then_some(self.expires);
-        let next = self.crowd.iter().map(|m| m.until).chain(head).filter(|t| *t > self.now).min();
-        next.map_or(0, |t| t.saturating_sub(self.now)).saturating_add(1000)
+        let next = self
+            .crowd
+            .iter()
+            .map(|m| m.until)
+            .chain(head)
+            .filter(|t| *t > self.now)
+            .min();
+        next.map_or(0, |t| t.saturating_sub(self.now))
+            .saturating_add(1000)
     }
 
     /// Leaves. Whether it held.
@@ -324,7 +320,9 @@ impl State {
             self.since = self.now;
             return true;
         }
-        let Some(i) = self.position(owner) else { return false };
+        let Some(i) = self.position(owner) else {
+            return false;
+        };
         let held = self.crowd[i].place.is_none();
         if held && keep > 0 {
             self.crowd[i].owner = KEPT.into();
@@ -339,7 +337,11 @@ impl State {
     pub(crate) fn renew(&mut self, owner: &str, ttl: i64) -> bool {
         self.settle();
         let until = self.now.saturating_add(ttl);
-        match self.crowd.iter_mut().find(|m| m.owner == owner && m.place.is_none()) {
+        match self
+            .crowd
+            .iter_mut()
+            .find(|m| m.owner == owner && m.place.is_none())
+        {
             Some(member) => {
                 member.until = until;
                 true
@@ -354,7 +356,11 @@ impl State {
         self.crowd.retain(|m| m.place.is_some());
         self.owner = BROKEN.into();
         self.about = about.into();
-        self.expires = if grace > 0 { self.now.saturating_add(grace) } else { 0 };
+        self.expires = if grace > 0 {
+            self.now.saturating_add(grace)
+        } else {
+            0
+        };
         self.since = self.now;
     }
 }

@@ -35,6 +35,12 @@ impl Verb {
     /// How many there are.
     pub(crate) const COUNT: usize = Self::Purge as usize + 1;
 
+    /// Whether sending it twice does the same as sending it once. (A release and a compare-and-set would deny the
+    /// second time what they did the first time.)
+    pub(crate) fn repeats(self) -> bool {
+        !matches!(self, Self::Release | Self::Write | Self::Insert)
+    }
+
     fn source(self, dialect: Dialect) -> &'static str {
         macro_rules! sql {
             ($name:literal) => {
@@ -189,7 +195,10 @@ mod tests {
             for (i, verb) in Verb::ALL.into_iter().enumerate() {
                 assert_eq!(verb as usize, i);
                 let text = statements.text(verb);
-                assert!(!text.contains('{') && !text.contains("--"), "{dialect:?} {verb:?}: {text}");
+                assert!(
+                    !text.contains('{') && !text.contains("--"),
+                    "{dialect:?} {verb:?}: {text}"
+                );
                 assert_eq!(text.is_empty(), dialect == Dialect::Mysql && verb == Verb::Mark);
             }
         }

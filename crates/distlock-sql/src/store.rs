@@ -32,6 +32,7 @@ pub(crate) struct Store {
 
 /// Either dialect's connections.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each driver")]
 pub(crate) enum Backend {
     /// PostgreSQL.
     Postgres {
@@ -63,7 +64,14 @@ impl Store {
             }
             Dialect::Mysql => Backend::Mysql(mysql::Pool::new(engine.clone(), &config, &statements)?),
         };
-        Ok(Self { engine, config, backend, table: Table::default(), channel, closed: AtomicBool::new(false) })
+        Ok(Self {
+            engine,
+            config,
+            backend,
+            table: Table::default(),
+            channel,
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// The channel on which changes of this table are told.
@@ -130,9 +138,14 @@ impl Store {
 
     /// Reads the row of `name` as it is now.
     pub(crate) async fn look(&self, lane: &mut Lane, name: &str) -> Result<State, DriverError> {
-        let answer = self.ask(lane, name, Verb::Look, &[Arg::Texts(vec![name.to_owned()])]).await?;
+        let answer = self
+            .ask(lane, name, Verb::Look, &[Arg::Texts(vec![name.to_owned()])])
+            .await?;
         // The last row is nobody's and has the time; it is also what a key without a row looks like.
-        let row = answer.rows.first().ok_or_else(|| unreadable("no answer".into()))?;
+        let row = answer
+            .rows
+            .first()
+            .ok_or_else(|| unreadable("no answer".into()))?;
         State::read(row).map_err(unreadable)
     }
 
@@ -151,12 +164,28 @@ impl Store {
         if seen.version != 0 {
             args.push(seen.version.into());
         }
-        args.extend([Arg::from(next.kind.as_str()), next.owner.as_str().into(), next.token.into()]);
-        args.extend([Arg::from(next.expires), next.since.into(), next.about.as_str().into()]);
+        args.extend([
+            Arg::from(next.kind.as_str()),
+            next.owner.as_str().into(),
+            next.token.into(),
+        ]);
+        args.extend([
+            Arg::from(next.expires),
+            next.since.into(),
+            next.about.as_str().into(),
+        ]);
         args.extend([Arg::from(crowd), next.crowd_until().into(), next.next().into()]);
-        let verb = if seen.version == 0 { Verb::Insert } else { Verb::Write };
+        let verb = if seen.version == 0 {
+            Verb::Insert
+        } else {
+            Verb::Write
+        };
         if verb == Verb::Write && self.config.dialect == Dialect::Postgres {
-            args.push(if notify { self.channel.as_str().into() } else { "".into() });
+            args.push(if notify {
+                self.channel.as_str().into()
+            } else {
+                "".into()
+            });
         }
         Ok(self.ask(lane, name, verb, &args).await?.changed > 0)
     }
@@ -164,7 +193,12 @@ impl Store {
     async fn bounded<T>(&self, work: impl Future<Output = Result<T, DriverError>>) -> Result<T, DriverError> {
         let limit = self.config.timeout + self.config.connect_timeout;
         let done = self.engine.clock().timeout(limit, work).await;
-        done.unwrap_or_else(|| Err(DriverError::unavailable(Reached::No, format!("no answer within {limit:?}"))))
+        done.unwrap_or_else(|| {
+            Err(DriverError::unavailable(
+                Reached::No,
+                format!("no answer within {limit:?}"),
+            ))
+        })
     }
 }
 

@@ -53,13 +53,17 @@ impl Table {
         if comment.is_none() {
             let ddl = store.config.schema()?;
             if !store.config.create {
-                return Err(invalid(format!("the table {table} is missing (create=false); its definition:\n{ddl}")));
+                return Err(invalid(format!(
+                    "the table {table} is missing (create=false); its definition:\n{ddl}"
+                )));
             }
             match make(store, &ddl).await {
                 // Another client made it at the same moment.
                 Ok(()) | Err(Fault::Conflict(_)) => {}
                 Err(Fault::Denied(why)) => {
-                    let why = format!("the table {table} is missing and cannot be made ({why}); its definition:\n{ddl}");
+                    let why = format!(
+                        "the table {table} is missing and cannot be made ({why}); its definition:\n{ddl}"
+                    );
                     return Err(invalid(why));
                 }
                 Err(fault) => return Err(fault.into_error()),
@@ -85,11 +89,17 @@ impl Table {
 async fn comment(store: &Store) -> Result<Option<String>, Fault> {
     match &store.backend {
         Backend::Postgres { pool, .. } => {
-            let table = store.config.quoted_table().map_err(|e| Fault::Denied(e.to_string()))?;
+            let table = store
+                .config
+                .quoted_table()
+                .map_err(|e| Fault::Denied(e.to_string()))?;
             let client = pool.connector().connect(&store.engine).await?;
             let sql = "SELECT coalesce(obj_description(to_regclass($1::text)::oid, 'pg_class'), '') \
                 WHERE to_regclass($1::text) IS NOT NULL";
-            let row = client.query_opt(sql, &[&table]).await.map_err(|e| postgres::fault(e, false))?;
+            let row = client
+                .query_opt(sql, &[&table])
+                .await
+                .map_err(|e| postgres::fault(e, false))?;
             Ok(row.map(|row| row.get(0)))
         }
         Backend::Mysql(pool) => {
@@ -98,7 +108,10 @@ async fn comment(store: &Store) -> Result<Option<String>, Fault> {
             let sql = "SELECT CAST(table_comment AS CHAR) FROM information_schema.tables \
                 WHERE table_schema = COALESCE(?, DATABASE()) AND table_name = ?";
             let mut conn = pool.connect().await?;
-            let found = conn.exec_first(sql, (schema, name)).await.map_err(|e| mysql::fault(e, false));
+            let found = conn
+                .exec_first(sql, (schema, name))
+                .await
+                .map_err(|e| mysql::fault(e, false));
             let _ = conn.disconnect().await;
             found
         }
@@ -109,7 +122,10 @@ async fn make(store: &Store, ddl: &str) -> Result<(), Fault> {
     match &store.backend {
         Backend::Postgres { pool, .. } => {
             let client = pool.connector().connect(&store.engine).await?;
-            client.batch_execute(ddl).await.map_err(|e| postgres::fault(e, false))
+            client
+                .batch_execute(ddl)
+                .await
+                .map_err(|e| postgres::fault(e, false))
         }
         Backend::Mysql(pool) => {
             let mut conn = pool.connect().await?;

@@ -117,7 +117,10 @@ pub async fn lock_postgres(
             tx.execute("SELECT pg_advisory_xact_lock($1)", &[&id]).await?;
         }
         TxWait::Try => {
-            let got: bool = tx.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&id]).await?.get(0);
+            let got: bool = tx
+                .query_one("SELECT pg_try_advisory_xact_lock($1)", &[&id])
+                .await?
+                .get(0);
             if !got {
                 return Err(TxError::Busy);
             }
@@ -125,7 +128,10 @@ pub async fn lock_postgres(
         TxWait::For(limit) => {
             let millis = limit.as_millis().clamp(1, i32::MAX as u128);
             // A time-out fails its (sub)transaction: the savepoint keeps that from the caller's.
-            let before: String = tx.query_one("SELECT current_setting('lock_timeout')", &[]).await?.get(0);
+            let before: String = tx
+                .query_one("SELECT current_setting('lock_timeout')", &[])
+                .await?
+                .get(0);
             let set = "SELECT set_config('lock_timeout', $1, true)";
             tx.batch_execute("SAVEPOINT distlock_tx").await?;
             tx.execute(set, &[&millis.to_string()]).await?;
@@ -133,7 +139,8 @@ pub async fn lock_postgres(
             if let Err(e) = locked {
                 let busy = e.code() == Some(&tokio_postgres::error::SqlState::LOCK_NOT_AVAILABLE);
                 if busy {
-                    tx.batch_execute("ROLLBACK TO SAVEPOINT distlock_tx; RELEASE SAVEPOINT distlock_tx").await?;
+                    tx.batch_execute("ROLLBACK TO SAVEPOINT distlock_tx; RELEASE SAVEPOINT distlock_tx")
+                        .await?;
                     return Err(TxError::Busy);
                 }
                 return Err(e.into());
@@ -198,14 +205,18 @@ impl MysqlTx {
         };
         let mut before = None;
         if let Some(seconds) = seconds {
-            before = tx.query_first::<i64, _>("SELECT @@session.innodb_lock_wait_timeout").await?;
-            tx.query_drop(format!("SET SESSION innodb_lock_wait_timeout = {seconds}")).await?;
+            before = tx
+                .query_first::<i64, _>("SELECT @@session.innodb_lock_wait_timeout")
+                .await?;
+            tx.query_drop(format!("SET SESSION innodb_lock_wait_timeout = {seconds}"))
+                .await?;
         }
         let name = namespace.record(key);
         let (text, values) = Placed::new(&self.lock).fill(&[Arg::from(name)]);
         let locked = tx.exec_drop(text, values).await;
         if let Some(before) = before {
-            tx.query_drop(format!("SET SESSION innodb_lock_wait_timeout = {before}")).await?;
+            tx.query_drop(format!("SET SESSION innodb_lock_wait_timeout = {before}"))
+                .await?;
         }
         match locked {
             Ok(()) => Ok(()),
@@ -221,7 +232,12 @@ impl MysqlTx {
     ///
     /// # Cancel safety
     /// Not safe: roll back after a dropped call.
-    pub async fn fence(&self, tx: &mut impl Queryable, name: &str, token: FencingToken) -> Result<(), TxError> {
+    pub async fn fence(
+        &self,
+        tx: &mut impl Queryable,
+        name: &str,
+        token: FencingToken,
+    ) -> Result<(), TxError> {
         let ours = i64::try_from(token.get()).unwrap_or(i64::MAX);
         let (text, values) = Placed::new(&self.fence).fill(&[Arg::from(name), ours.into()]);
         let result = tx.exec_iter(text, values).await;
@@ -235,7 +251,9 @@ impl MysqlTx {
 fn admitted(seen: u64, token: FencingToken) -> Result<(), TxError> {
     match seen == token.get() {
         true => Ok(()),
-        false => Err(TxError::Stale { seen: FencingToken::new(seen) }),
+        false => Err(TxError::Stale {
+            seen: FencingToken::new(seen),
+        }),
     }
 }
 
@@ -245,7 +263,11 @@ fn admitted(seen: u64, token: FencingToken) -> Result<(), TxError> {
 /// A name that is not one.
 pub fn fence_schema_postgres(table: &str) -> Result<String, DriverError> {
     let table = Config::new(Dialect::Postgres).table(table).quoted_table()?;
-    Ok(fill(include_str!("sql/postgres/tx/fence_schema.sql"), Dialect::Postgres, &table))
+    Ok(fill(
+        include_str!("sql/postgres/tx/fence_schema.sql"),
+        Dialect::Postgres,
+        &table,
+    ))
 }
 
 /// Admits a writer by its token, until the transaction ends: refuses one that is older than the newest seen for
@@ -265,7 +287,11 @@ pub async fn fence_postgres(
     let ddl = fence_schema_postgres(table).map_err(|e| TxError::Database(Box::new(e)))?;
     let quoted = Config::new(Dialect::Postgres).table(table).quoted_table();
     let quoted = quoted.map_err(|e| TxError::Database(Box::new(e)))?;
-    let text = fill(include_str!("sql/postgres/tx/fence.sql"), Dialect::Postgres, &quoted);
+    let text = fill(
+        include_str!("sql/postgres/tx/fence.sql"),
+        Dialect::Postgres,
+        &quoted,
+    );
     let ours = i64::try_from(token.get()).unwrap_or(i64::MAX);
     let row = tx.query_one(&text, &[&name, &ours]).await;
     let row = row.map_err(|e| TxError::from_fault(postgres::fault(e, true), &ddl))?;

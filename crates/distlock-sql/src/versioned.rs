@@ -53,7 +53,10 @@ pub enum VersionedError<E> {
 impl<E: fmt::Display> fmt::Display for VersionedError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Conflict { tries, seen } => write!(f, "others wrote first in all of {tries} tries (last version read: {seen})"),
+            Self::Conflict { tries, seen } => write!(
+                f,
+                "others wrote first in all of {tries} tries (last version read: {seen})"
+            ),
             Self::Work(e) => e.fmt(f),
         }
     }
@@ -77,7 +80,10 @@ pub struct Versioned {
 impl Default for Versioned {
     /// Ten tries, with a random pause of up to 2 ms that doubles each time, up to 200 ms.
     fn default() -> Self {
-        Self { tries: 10, pause: Duration::from_millis(2) }
+        Self {
+            tries: 10,
+            pause: Duration::from_millis(2),
+        }
     }
 }
 
@@ -103,14 +109,19 @@ impl Versioned {
     ///
     /// # Cancel safety
     /// As the work's own.
-    pub async fn run<T, E>(self, mut work: impl AsyncFnMut(u32) -> Result<Step<T>, E>) -> Result<T, VersionedError<E>> {
+    pub async fn run<T, E>(
+        self,
+        mut work: impl AsyncFnMut(u32) -> Result<Step<T>, E>,
+    ) -> Result<T, VersionedError<E>> {
         let mut most = self.pause;
         let mut tries = 0;
         loop {
             tries += 1;
             match work(tries).await? {
                 Step::Done(value) => return Ok(value),
-                Step::Conflict { seen } if tries >= self.tries => return Err(VersionedError::Conflict { tries, seen }),
+                Step::Conflict { seen } if tries >= self.tries => {
+                    return Err(VersionedError::Conflict { tries, seen });
+                }
                 Step::Conflict { .. } => {}
             }
             let share = rand::rng().random_range(0.1..1.0);

@@ -47,7 +47,12 @@ fn lock(holds: &Mutex<Holds>) -> MutexGuard<'_, Holds> {
 
 impl Watch {
     pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self { holds: Arc::default(), wake: Arc::default(), started: Once::new(), store }
+        Self {
+            holds: Arc::default(),
+            wake: Arc::default(),
+            started: Once::new(),
+            store,
+        }
     }
 
     pub(crate) fn add(&self, name: &str, owner: &str, bell: &Bell) -> Entry {
@@ -58,7 +63,9 @@ impl Watch {
             self.store.engine.spawn(async move {
                 let mut idle = 0;
                 loop {
-                    let Some((holds, store)) = holds.upgrade().zip(store.upgrade()) else { return };
+                    let Some((holds, store)) = holds.upgrade().zip(store.upgrade()) else {
+                        return;
+                    };
                     let clock = store.engine.clock().clone();
                     idle = if lock(&holds).is_empty() { idle + 1 } else { 0 };
                     look(&store, &holds).await;
@@ -72,20 +79,30 @@ impl Watch {
         });
         // Kept for later if the task is not resting.
         self.wake.notify_one();
-        Entry { holds: self.holds.clone(), owner: owner.into() }
+        Entry {
+            holds: self.holds.clone(),
+            owner: owner.into(),
+        }
     }
 }
 
 /// Rings for the holds that are not there any more. What the database does not answer is the keeper's business.
 async fn look(store: &Store, holds: &Mutex<Holds>) {
-    let all: Vec<(String, String, Bell)> =
-        lock(holds).iter().map(|(owner, (name, bell))| (owner.clone(), name.clone(), bell.clone())).collect();
+    let all: Vec<(String, String, Bell)> = lock(holds)
+        .iter()
+        .map(|(owner, (name, bell))| (owner.clone(), name.clone(), bell.clone()))
+        .collect();
     for page in all.chunks(PAGE) {
         let names = page.iter().map(|(_, name, _)| name.clone()).collect();
-        let answer = store.ask(&mut Lane::default(), "", Verb::Held, &[Arg::Texts(names)]).await;
+        let answer = store
+            .ask(&mut Lane::default(), "", Verb::Held, &[Arg::Texts(names)])
+            .await;
         let Ok(answer) = answer else { return };
-        let rows: HashMap<&str, (&str, &str)> =
-            answer.rows.iter().map(|row| (row[0].text(), (row[1].text(), row[2].text()))).collect();
+        let rows: HashMap<&str, (&str, &str)> = answer
+            .rows
+            .iter()
+            .map(|row| (row[0].text(), (row[1].text(), row[2].text())))
+            .collect();
         for (owner, name, bell) in page {
             let there = rows
                 .get(name.as_str())

@@ -29,7 +29,9 @@ pub(crate) struct Connector {
 impl Connector {
     pub(crate) fn new(config: &Config) -> Result<Self, DriverError> {
         if config.database.is_none() {
-            return Err(invalid("a MySQL URL names the database: mysql://host/database".into()));
+            return Err(invalid(
+                "a MySQL URL names the database: mysql://host/database".into(),
+            ));
         }
         let tls = match &config.tls {
             Some(tls) => {
@@ -37,10 +39,15 @@ impl Connector {
                 crate::tls::client(tls)?;
                 let mut ssl = SslOpts::default();
                 if let Some(ca) = &tls.ca {
-                    ssl = ssl.with_root_certs(vec![ca.clone().into()]).with_disable_built_in_roots(true);
+                    ssl = ssl
+                        .with_root_certs(vec![ca.clone().into()])
+                        .with_disable_built_in_roots(true);
                 }
                 if let (Some(cert), Some(key)) = (&tls.cert, &tls.key) {
-                    ssl = ssl.with_client_identity(Some(ClientIdentity::new(cert.clone().into(), key.clone().into())));
+                    ssl = ssl.with_client_identity(Some(ClientIdentity::new(
+                        cert.clone().into(),
+                        key.clone().into(),
+                    )));
                 }
                 Some(ssl)
             }
@@ -85,8 +92,10 @@ impl Connector {
     async fn open(&self, host: &Opts) -> Result<Conn, Fault> {
         let mut conn = Conn::new(host.clone()).await.map_err(|e| fault(e, false))?;
         if self.hosts.len() > 1 {
-            let read_only: Option<i64> =
-                conn.query_first("SELECT @@global.read_only").await.map_err(|e| fault(e, false))?;
+            let read_only: Option<i64> = conn
+                .query_first("SELECT @@global.read_only")
+                .await
+                .map_err(|e| fault(e, false))?;
             if read_only != Some(0) {
                 return Err(Fault::ReadOnly("this host is read-only".into()));
             }

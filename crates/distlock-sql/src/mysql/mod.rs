@@ -3,7 +3,7 @@
 mod connect;
 pub(crate) mod text;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::clock::Clock;
 use distlock_core::driver::DriverError;
@@ -45,7 +45,10 @@ impl Pool {
         Ok(Self {
             connector: Connector::new(config)?,
             config: config.clone(),
-            placed: Verb::ALL.iter().map(|verb| Placed::new(statements.text(*verb))).collect(),
+            placed: Verb::ALL
+                .iter()
+                .map(|verb| Placed::new(statements.text(*verb)))
+                .collect(),
             idle: PerRuntime::new(),
             engine,
         })
@@ -57,7 +60,9 @@ impl Pool {
         let unsent = |why: String| Fault::Unsent(why.into());
         let clock = self.engine.clock().clone();
         let limit = self.config.timeout;
-        let gate = clock.timeout(limit + self.config.connect_timeout, gate.clone().lock_owned()).await;
+        let gate = clock
+            .timeout(limit + self.config.connect_timeout, gate.clone().lock_owned())
+            .await;
         let gate = gate.ok_or_else(|| unsent("an earlier statement is still under way".into()))?;
         let (text, values) = self.placed[verb as usize].fill(args);
         let made = self.idle.get(|| async {
@@ -67,9 +72,20 @@ impl Pool {
             })
         });
         let Ok((_, idle)) = made.await;
-        let work = Work { clock, limit, idle, connector: self.connector.clone(), text, values, _gate: gate };
+        let connector = self.connector.clone();
+        let work = Work {
+            clock,
+            limit,
+            idle,
+            connector,
+            text,
+            values,
+            repeats: verb.repeats(),
+            _gate: gate,
+        };
         let done = tokio::spawn(work.run());
-        done.await.unwrap_or_else(|_| Err(Fault::Unanswered("the runtime ended".into())))
+        done.await
+            .unwrap_or_else(|_| Err(Fault::Unanswered("the runtime ended".into())))
     }
 
     /// A connection of one's own, outside of the pool.
@@ -86,38 +102,64 @@ struct Work {
     connector: Connector,
     text: String,
     values: Vec<Value>,
+    /// Whether it may be sent a second time.
+    repeats: bool,
     _gate: OwnedMutexGuard<()>,
 }
 
 impl Work {
     async fn run(self) -> Result<Answer, Fault> {
-        let clock = self.clock.clone();
-        let room = clock.timeout(self.limit, self.idle.room.clone().acquire_owned()).await;
+        let room = self
+            .clock
+            .timeout(self.limit, self.idle.room.clone().acquire_owned())
+            .await;
         let Some(Ok(_room)) = room else {
-            return Err(Fault::Unsent(format!("no free connection within {:?}", self.limit).into()));
+            return Err(Fault::Unsent(
+                format!("no free connection within {:?}", self.limit).into(),
+            ));
         };
-        let idle = self.idle.conns.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut conn = match idle {
-            Some(conn) => conn,
-            None => self.connector.connect(&clock).await?,
-        };
-        let answer = match clock.timeout(self.limit, exec(&mut conn, &self.text, &self.values)).await {
-            Some(answer) => answer,
-            None => Err(Fault::Unanswered(format!("no answer within {:?}", self.limit).into())),
-        };
-        match &answer {
-            // Closed without a farewell: it may not be read.
-            Err(fault) if fault.ends_connection() => drop(conn),
-            _ => self.idle.conns.lock().unwrap_or_else(PoisonError::into_inner).push(conn),
+        let idle = self.idle().pop();
+        if let Some(conn) = idle {
+            match self.on(conn).await {
+                // It died while it was idle, and those that are as old did as well.
+                Some(Err(Fault::Unsent(_))) => self.idle().clear(),
+                Some(Err(Fault::Unanswered(_))) if self.repeats => self.idle().clear(),
+                answer => return answer.unwrap_or_else(|| Err(self.silence())),
+            }
         }
-        answer
+        let conn = self.connector.connect(&self.clock).await?;
+        self.on(conn).await.unwrap_or_else(|| Err(self.silence()))
+    }
+
+    /// Runs it on this connection and keeps that if it is still good; `None` when the time is over.
+    async fn on(&self, mut conn: Conn) -> Option<Result<Answer, Fault>> {
+        let answer = self
+            .clock
+            .timeout(self.limit, exec(&mut conn, &self.text, &self.values))
+            .await?;
+        // A connection that may not be read any more is closed without a farewell.
+        if !answer.as_ref().is_err_and(Fault::ends_connection) {
+            self.idle().push(conn);
+        }
+        Some(answer)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
+        self.idle.conns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silence(&self) -> Fault {
+        Fault::Unanswered(format!("no answer within {:?}", self.limit).into())
     }
 }
 
 /// Runs one statement, prepared on its first use on the connection.
 pub(crate) async fn exec(conn: &mut Conn, text: &str, values: &[Value]) -> Result<Answer, Fault> {
     let statement = conn.prep(text).await.map_err(|e| fault(e, false))?;
-    let mut result = conn.exec_iter(statement, values.to_vec()).await.map_err(|e| fault(e, true))?;
+    let mut result = conn
+        .exec_iter(statement, values.to_vec())
+        .await
+        .map_err(|e| fault(e, true))?;
     let (changed, number) = (result.affected_rows(), result.last_insert_id());
     let rows: Vec<Row> = result.collect().await.map_err(|e| fault(e, true))?;
     result.drop_result().await.map_err(|e| fault(e, true))?;

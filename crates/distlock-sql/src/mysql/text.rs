@@ -66,7 +66,15 @@ mod tests {
         let bytes = |s: &str| Value::Bytes(s.into());
         assert_eq!(
             values,
-            [Value::Int(5), Value::Int(10), bytes("x"), bytes("y"), bytes("z"), bytes("z"), Value::Int(5)]
+            [
+                Value::Int(5),
+                Value::Int(10),
+                bytes("x"),
+                bytes("y"),
+                bytes("z"),
+                bytes("z"),
+                Value::Int(5)
+            ]
         );
     }
 }

@@ -33,7 +33,9 @@ pub(crate) struct Connector {
 
 impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector").field("tls", &self.tls.is_some()).finish_non_exhaustive()
+        f.debug_struct("Connector")
+            .field("tls", &self.tls.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,8 +68,16 @@ impl Connector {
             Some(tls) => Some(MakeRustlsConnect::new(crate::tls::client(tls)?)),
             None => None,
         };
-        pg.ssl_mode(if tls.is_some() { SslMode::Require } else { SslMode::Disable });
-        Ok(Self { config: pg, tls, timeout: config.connect_timeout })
+        pg.ssl_mode(if tls.is_some() {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        });
+        Ok(Self {
+            config: pg,
+            tls,
+            timeout: config.connect_timeout,
+        })
     }
 
     /// A session, ready for statements; its socket is driven by the present runtime.
@@ -83,13 +93,21 @@ impl Connector {
     ) -> Result<Client, Fault> {
         // Over everything, handshake and set-up included: a stopped server still accepts connections.
         let opened = engine.clock().timeout(self.timeout, self.open(heard)).await;
-        opened.unwrap_or_else(|| Err(Fault::Unsent(format!("no session within {:?}", self.timeout).into())))
+        opened.unwrap_or_else(|| {
+            Err(Fault::Unsent(
+                format!("no session within {:?}", self.timeout).into(),
+            ))
+        })
     }
 
     async fn open(&self, heard: impl FnMut(AsyncMessage) + Send + 'static) -> Result<Client, Fault> {
         let client = match &self.tls {
             Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await.map_err(|e| fault(e, false))?;
+                let (client, connection) = self
+                    .config
+                    .connect(tls.clone())
+                    .await
+                    .map_err(|e| fault(e, false))?;
                 tokio::spawn(drive(connection, heard));
                 client
             }

@@ -87,9 +87,18 @@ impl Listener {
     /// Registers a waiter, and waits for a moment until the session listens. Whether it does.
     pub(crate) async fn sit(&self, name: &str, owner: &str, bell: &Bell) -> (Seat, bool) {
         let rung = Arc::new(AtomicBool::new(false));
-        let waiter = Waiter { owner: owner.into(), bell: bell.clone(), rung: rung.clone() };
+        let waiter = Waiter {
+            owner: owner.into(),
+            bell: bell.clone(),
+            rung: rung.clone(),
+        };
         lock(&self.seats).entry(name.into()).or_default().push(waiter);
-        let seat = Seat { seats: self.seats.clone(), name: name.into(), owner: owner.into(), rung };
+        let seat = Seat {
+            seats: self.seats.clone(),
+            name: name.into(),
+            owner: owner.into(),
+            rung,
+        };
         self.started.call_once(|| self.start());
         let mut live = self.live.subscribe();
         let listens = live.wait_for(|live| *live);
@@ -173,14 +182,20 @@ impl Session {
         let client = self.connector.connect_with(&self.engine, heard).await;
         let client = client.map_err(|fault| fault.into_error())?;
         let listen = format!("LISTEN \"{}\"", self.channel);
-        clock.timeout(HEARTBEAT, client.batch_execute(&listen)).await.ok_or("no answer")??;
+        clock
+            .timeout(HEARTBEAT, client.batch_execute(&listen))
+            .await
+            .ok_or("no answer")??;
         self.live.send_replace(true);
         ring_all(&self.seats);
         loop {
             if clock.timeout(HEARTBEAT, &mut ended).await.is_some() {
                 return Err("the connection was closed".into());
             }
-            clock.timeout(HEARTBEAT, client.batch_execute("")).await.ok_or("no answer")??;
+            clock
+                .timeout(HEARTBEAT, client.batch_execute(""))
+                .await
+                .ok_or("no answer")??;
         }
     }
 }
@@ -194,7 +209,9 @@ fn ring_all(seats: &Mutex<Seats>) {
 
 /// A notice is the owner whose turn it is (or nothing), a space, and the name of the row.
 fn ring(seats: &Mutex<Seats>, payload: &str) {
-    let Some((next, name)) = payload.split_once(' ') else { return };
+    let Some((next, name)) = payload.split_once(' ') else {
+        return;
+    };
     let seats = lock(seats);
     for waiter in seats.get(name).into_iter().flatten() {
         if next.is_empty() || waiter.owner == next {

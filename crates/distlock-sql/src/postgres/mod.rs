@@ -50,10 +50,18 @@ impl Line {
             Arg::Ints(list) => list,
         });
         let params: Vec<_> = params.collect();
-        let rows = self.client.query(statement, &params).await.map_err(|e| fault(e, true))?;
+        let rows = self
+            .client
+            .query(statement, &params)
+            .await
+            .map_err(|e| fault(e, true))?;
         let rows: Vec<Vec<Cell>> = rows.iter().map(cells).collect();
         let number = rows.first().and_then(|row| row.first()).map_or(0, Cell::int);
-        Ok(Answer { changed: rows.len() as u64, number, rows })
+        Ok(Answer {
+            changed: rows.len() as u64,
+            number,
+            rows,
+        })
     }
 }
 
@@ -72,7 +80,9 @@ impl Pool {
     pub(crate) fn new(engine: Engine, config: &Config, statements: Statements) -> Result<Self, DriverError> {
         Ok(Self {
             connector: Connector::new(config)?,
-            lines: (0..config.connections.max(1)).map(|_| PerRuntime::new()).collect(),
+            lines: (0..config.connections.max(1))
+                .map(|_| PerRuntime::new())
+                .collect(),
             config: config.clone(),
             hash: RandomState::new(),
             statements,
@@ -110,7 +120,9 @@ impl Pool {
             Some(answer) => answer,
             None => {
                 line.given_up.store(true, Ordering::Relaxed);
-                Err(Fault::Unanswered(format!("no answer within {:?}", self.config.timeout).into()))
+                Err(Fault::Unanswered(
+                    format!("no answer within {:?}", self.config.timeout).into(),
+                ))
             }
         };
         match &answer {
@@ -148,7 +160,11 @@ impl Pool {
 
 fn cells(row: &Row) -> Vec<Cell> {
     let cell = |(i, column): (usize, &tokio_postgres::Column)| match *column.type_() {
-        Type::INT8 => row.try_get::<_, Option<i64>>(i).ok().flatten().map_or(Cell::Null, Cell::Int),
+        Type::INT8 => row
+            .try_get::<_, Option<i64>>(i)
+            .ok()
+            .flatten()
+            .map_or(Cell::Null, Cell::Int),
         Type::INT4 => row
             .try_get::<_, Option<i32>>(i)
             .ok()
@@ -159,7 +175,11 @@ fn cells(row: &Row) -> Vec<Cell> {
             .ok()
             .flatten()
             .map_or(Cell::Null, |b| Cell::Int(b.into())),
-        _ => row.try_get::<_, Option<String>>(i).ok().flatten().map_or(Cell::Null, Cell::Text),
+        _ => row
+            .try_get::<_, Option<String>>(i)
+            .ok()
+            .flatten()
+            .map_or(Cell::Null, Cell::Text),
     };
     row.columns().iter().enumerate().map(cell).collect()
 }

@@ -15,6 +15,11 @@ pub(crate) async fn is_pooled(connector: &Connector, engine: &Engine, first: &Cl
 }
 
 async fn pid(client: &Client) -> Result<i32, Fault> {
-    let row = client.query_typed("SELECT pg_backend_pid()", &[]).await.map_err(|e| fault(e, false))?;
-    row.first().map(|row| row.get(0)).ok_or_else(|| Fault::Unable("no answer".into()))
+    let row = client
+        .query_typed("SELECT pg_backend_pid()", &[])
+        .await
+        .map_err(|e| fault(e, false))?;
+    row.first()
+        .map(|row| row.get(0))
+        .ok_or_else(|| Fault::Unable("no answer".into()))
 }

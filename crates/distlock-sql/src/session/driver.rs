@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Grant, Hold, Life, Loss, LostReason, MAX_TTL, Mode, Order, Orders, Promises,
-    Reached, Released, Renewal, Standing, TokenPromise, Wakes, Want,
+    Claim, Death, Driver, DriverError, Grant, Hold, Life, Loss, LostReason, MAX_TTL, Mode, Order, Orders,
+    Promises, Reached, Released, Renewal, Standing, TokenPromise, Wakes, Want,
 };
 use distlock_core::engine::Engine;
 use futures_util::FutureExt;
@@ -27,7 +27,10 @@ pub(crate) struct SessionDriver {
 
 impl SessionDriver {
     pub(crate) fn new(engine: Engine, config: &Config) -> Result<Self, DriverError> {
-        Ok(Self { session: Arc::new(Session::new(engine, config)?), dialect: config.dialect })
+        Ok(Self {
+            session: Arc::new(Session::new(engine, config)?),
+            dialect: config.dialect,
+        })
     }
 }
 
@@ -55,7 +58,9 @@ impl Driver for SessionDriver {
             return Err(unsupported("mode=session has no fair order; use mode=row"));
         }
         if want.life == Life::Lease {
-            return Err(unsupported("mode=session has no leases: a lock ends with its session; use mode=row"));
+            return Err(unsupported(
+                "mode=session has no leases: a lock ends with its session; use mode=row",
+            ));
         }
         Ok(Box::new(SessionClaim {
             session: self.session.clone(),
@@ -77,10 +82,13 @@ impl Driver for SessionDriver {
         for (i, hold) in holds.iter().enumerate() {
             let name = session.engine.namespace().record(&hold.want.key);
             let held = session.is_held(&name, &hold.want.owner.to_string());
-            answer(i, match held {
-                true => Renewal::Good(session.engine.clock().now() + hold.ttl),
-                false => Renewal::Lost(LostReason::SessionEnded),
-            });
+            answer(
+                i,
+                match held {
+                    true => Renewal::Good(session.engine.clock().now() + hold.ttl),
+                    false => Renewal::Lost(LostReason::SessionEnded),
+                },
+            );
         }
         std::future::ready(()).boxed()
     }
@@ -112,7 +120,10 @@ async fn on_engine<T: Send + 'static>(
 ) -> Result<T, DriverError> {
     match engine.spawn(work).await {
         Ok(done) => done.map_err(Fault::into_error),
-        Err(_) => Err(DriverError::unavailable(Reached::Maybe, "the engine thread ended")),
+        Err(_) => Err(DriverError::unavailable(
+            Reached::Maybe,
+            "the engine thread ended",
+        )),
     }
 }
 
@@ -126,13 +137,24 @@ impl Claim for SessionClaim {
         let (session, name, owner) = (self.session.clone(), self.name.clone(), self.owner.clone());
         let bell = self.want.bell.clone();
         let sent = self.session.engine.clock().now();
-        let got = on_engine(&self.session.engine, async move { session.take(name, owner, bell).await }).await?;
+        let got = on_engine(&self.session.engine, async move {
+            session.take(name, owner, bell).await
+        })
+        .await?;
         if got {
             self.over = true;
-            return Ok(Standing::Held(Grant { token: None, valid_until: sent + self.want.ttl, mark: 0 }));
+            return Ok(Standing::Held(Grant {
+                token: None,
+                valid_until: sent + self.want.ttl,
+                mark: 0,
+            }));
         }
         let recheck = Duration::from_millis(rand::rng().random_range(45..65));
-        Ok(Standing::Waiting { recheck, holder: None, ahead: None })
+        Ok(Standing::Waiting {
+            recheck,
+            holder: None,
+            ahead: None,
+        })
     }
 
     async fn release(&mut self, _keep: Option<Duration>) -> Result<Released, DriverError> {
@@ -141,7 +163,11 @@ impl Claim for SessionClaim {
             return Ok(Released::NotHeld);
         }
         let (session, name, owner) = (self.session.clone(), self.name.clone(), self.owner.clone());
-        let gave = on_engine(&self.session.engine, async move { session.give(name, owner).await }).await?;
+        let gave = on_engine(
+            &self.session.engine,
+            async move { session.give(name, owner).await },
+        )
+        .await?;
         Ok(if gave { Released::Freed } else { Released::NotHeld })
     }
 }

@@ -81,7 +81,9 @@ impl Session {
         let asked = link.take(&name, name_hash(&name));
         let got = match self.engine.clock().timeout(self.timeout, asked).await {
             Some(got) => got,
-            None => Err(Fault::Unanswered(format!("no answer within {:?}", self.timeout).into())),
+            None => Err(Fault::Unanswered(
+                format!("no answer within {:?}", self.timeout).into(),
+            )),
         };
         match got {
             Ok(got) => {
@@ -105,11 +107,15 @@ impl Session {
         if !self.is_held(&name, &owner) {
             return Ok(false);
         }
-        let Some(link) = guard.as_mut() else { return Ok(false) };
+        let Some(link) = guard.as_mut() else {
+            return Ok(false);
+        };
         let asked = link.give(&name, name_hash(&name));
         let gave = match self.engine.clock().timeout(self.timeout, asked).await {
             Some(gave) => gave,
-            None => Err(Fault::Unanswered(format!("no answer within {:?}", self.timeout).into())),
+            None => Err(Fault::Unanswered(
+                format!("no answer within {:?}", self.timeout).into(),
+            )),
         };
         match gave {
             Ok(gave) => {
@@ -150,7 +156,9 @@ impl Session {
 
 /// Watches one connection until it ends or is replaced.
 async fn keep(session: std::sync::Weak<Session>, mut ended: oneshot::Receiver<()>) {
-    let Some(clock) = session.upgrade().map(|s| s.engine.clock().clone()) else { return };
+    let Some(clock) = session.upgrade().map(|s| s.engine.clock().clone()) else {
+        return;
+    };
     loop {
         // PostgreSQL's end is heard at once; MySQL's by the next heartbeat.
         let over = clock.timeout(HEARTBEAT, &mut ended).await.is_some();

@@ -17,10 +17,14 @@ pub(crate) fn server(dialect: Dialect) -> Option<&'static Server> {
         Dialect::Mysql => &MYSQL,
     };
     let start = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(Server::start(dialect))
     };
-    cell.get_or_init(|| std::thread::spawn(start).join().unwrap()).as_ref()
+    cell.get_or_init(|| std::thread::spawn(start).join().unwrap())
+        .as_ref()
 }
 
 struct Database(Dialect, Layout);
@@ -28,8 +32,12 @@ struct Database(Dialect, Layout);
 #[async_trait::async_trait]
 impl Deployment for Database {
     async fn client(&self) -> Connected {
-        let config = server(self.0).ok_or("the server is not installed")?.config().layout(self.1);
-        Client::start(async |engine| -> Result<_, BoxError> { Ok(distlock_sql::open(engine, config).await?) }).await
+        let config = server(self.0)
+            .ok_or("the server is not installed")?
+            .config()
+            .layout(self.1);
+        Client::start(async |engine| -> Result<_, BoxError> { Ok(distlock_sql::open(engine, config).await?) })
+            .await
     }
 
     fn ttl(&self) -> Duration {

@@ -173,7 +173,9 @@ both! {
 /// Whoever waits hears of a release by a notice: the next look of its own would be 5 s later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_on_postgres_wakes_a_waiter_of_another_client() {
-    let Some(server) = server(distlock_sql::Dialect::Postgres) else { return };
+    let Some(server) = server(distlock_sql::Dialect::Postgres) else {
+        return;
+    };
     let (a, b) = (locks(server.config()).await, locks(server.config()).await);
     for order in [Order::Any, Order::Fifo] {
         for _ in 0..5 {
@@ -189,7 +191,11 @@ async fn a_release_on_postgres_wakes_a_waiter_of_another_client() {
             let released = Instant::now();
             held.release().await.unwrap();
             let guard = waiter.await.unwrap().unwrap();
-            assert!(released.elapsed() < Duration::from_secs(3), "{order:?}: {:?}", released.elapsed());
+            assert!(
+                released.elapsed() < Duration::from_secs(3),
+                "{order:?}: {:?}",
+                released.elapsed()
+            );
             guard.release().await.unwrap();
         }
     }

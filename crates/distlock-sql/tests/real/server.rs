@@ -48,27 +48,38 @@ impl Server {
 
     /// Runs a statement as an administrator; the first column of its rows.
     pub(crate) async fn sql(&self, text: &str) -> Vec<String> {
+        self.try_sql(text).await.unwrap()
+    }
+
+    pub(crate) async fn try_sql(&self, text: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
         use mysql_async::prelude::Queryable;
         match self {
             Self::Postgres(server) => {
-                let (client, connection) =
-                    tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+                let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls)
+                    .await
+                    .unwrap();
                 let driven = tokio::spawn(connection);
-                let messages = client.simple_query(text).await.unwrap();
+                let messages = client.simple_query(text).await?;
                 drop(client);
                 let _ = driven.await;
                 let rows = messages.into_iter().filter_map(|m| match m {
-                    tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+                    tokio_postgres::SimpleQueryMessage::Row(row) => {
+                        Some(row.get(0).unwrap_or_default().to_owned())
+                    }
                     _ => None,
                 });
-                rows.collect()
+                Ok(rows.collect())
             }
             Self::Mysql(server) => {
-                let opts = mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
+                let opts =
+                    mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
                 let mut conn = mysql_async::Conn::new(opts).await.unwrap();
-                let rows: Vec<mysql_async::Row> = conn.query(text).await.unwrap();
-                conn.disconnect().await.unwrap();
-                rows.into_iter().map(|mut row| row.take::<String, _>(0).unwrap_or_default()).collect()
+                let rows: Vec<mysql_async::Row> = conn.query(text).await?;
+                conn.disconnect().await?;
+                let first = rows
+                    .into_iter()
+                    .map(|mut row| row.take::<String, _>(0).unwrap_or_default());
+                Ok(first.collect())
             }
         }
     }

@@ -58,7 +58,9 @@ both! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f58_an_idle_timeout_of_the_server_does_not_end_the_session() {
     use distlock_testkit::servers::{MariaDb, or_skip};
-    let Some(maria) = or_skip(MariaDb::start_with(["--wait-timeout=3"]).await) else { return };
+    let Some(maria) = or_skip(MariaDb::start_with(["--wait-timeout=3"]).await) else {
+        return;
+    };
     let server = Server::Mysql(maria);
     let (a, b) = (
         locks(config(Dialect::Mysql, &server.address()).layout(Layout::Session)).await,

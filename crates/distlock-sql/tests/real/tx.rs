@@ -12,14 +12,20 @@ use crate::conformance::server;
 use crate::server::{Server, locks};
 
 async fn pg(server: &Server) -> tokio_postgres::Client {
-    let Server::Postgres(server) = server else { panic!("not PostgreSQL") };
-    let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await.unwrap();
+    let Server::Postgres(server) = server else {
+        panic!("not PostgreSQL")
+    };
+    let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
     tokio::spawn(connection);
     client
 }
 
 async fn my(server: &Server) -> mysql_async::Conn {
-    let Server::Mysql(server) = server else { panic!("not MySQL") };
+    let Server::Mysql(server) = server else {
+        panic!("not MySQL")
+    };
     let opts = mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
     mysql_async::Conn::new(opts).await.unwrap()
 }
@@ -31,18 +37,35 @@ fn key(name: &str) -> (Namespace, Key) {
 /// Two workers, a thousand additions each, together with a live mutex of the same name: the sum is exact.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f70_read_modify_write_under_a_postgres_lock_is_exact() {
-    let Some(server) = server(Dialect::Postgres) else { return };
-    server.sql("CREATE TABLE tx_counter (n bigint NOT NULL); INSERT INTO tx_counter VALUES (0)").await;
-    let mutex = locks(server.config()).await.mutex("tx-sum").acquire().await.unwrap();
+    let Some(server) = server(Dialect::Postgres) else {
+        return;
+    };
+    server
+        .sql("CREATE TABLE tx_counter (n bigint NOT NULL); INSERT INTO tx_counter VALUES (0)")
+        .await;
+    let mutex = locks(server.config())
+        .await
+        .mutex("tx-sum")
+        .acquire()
+        .await
+        .unwrap();
     let workers = (0..2).map(|_| {
         tokio::spawn(async move {
             let mut client = pg(server).await;
             let (namespace, key) = key("tx-sum");
             for _ in 0..1000 {
                 let tx = client.transaction().await.unwrap();
-                tx::lock_postgres(&tx, &namespace, &key, TxWait::Forever).await.unwrap();
-                let n: i64 = tx.query_one("SELECT n FROM tx_counter", &[]).await.unwrap().get(0);
-                tx.execute("UPDATE tx_counter SET n = $1", &[&(n + 1)]).await.unwrap();
+                tx::lock_postgres(&tx, &namespace, &key, TxWait::Forever)
+                    .await
+                    .unwrap();
+                let n: i64 = tx
+                    .query_one("SELECT n FROM tx_counter", &[])
+                    .await
+                    .unwrap()
+                    .get(0);
+                tx.execute("UPDATE tx_counter SET n = $1", &[&(n + 1)])
+                    .await
+                    .unwrap();
                 tx.commit().await.unwrap();
             }
         })
@@ -56,24 +79,41 @@ async fn f70_read_modify_write_under_a_postgres_lock_is_exact() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f70_read_modify_write_under_a_mysql_lock_is_exact() {
-    let Some(server) = server(Dialect::Mysql) else { return };
+    let Some(server) = server(Dialect::Mysql) else {
+        return;
+    };
     let locker = MysqlTx::new("tx_locks", "tx_fences").unwrap();
     for ddl in locker.schema() {
         server.sql(ddl).await;
     }
-    server.sql("CREATE TABLE tx_counter (id int PRIMARY KEY, n bigint NOT NULL)").await;
+    server
+        .sql("CREATE TABLE tx_counter (id int PRIMARY KEY, n bigint NOT NULL)")
+        .await;
     server.sql("INSERT INTO tx_counter VALUES (1, 0)").await;
-    let mutex = locks(server.config()).await.mutex("tx-sum").acquire().await.unwrap();
+    let mutex = locks(server.config())
+        .await
+        .mutex("tx-sum")
+        .acquire()
+        .await
+        .unwrap();
     let workers = (0..2).map(|_| {
         let locker = locker.clone();
         tokio::spawn(async move {
             let mut conn = my(server).await;
             let (namespace, key) = key("tx-sum");
             for _ in 0..1000 {
-                let mut tx = conn.start_transaction(mysql_async::TxOpts::default()).await.unwrap();
-                locker.lock(&mut tx, &namespace, &key, TxWait::Forever).await.unwrap();
+                let mut tx = conn
+                    .start_transaction(mysql_async::TxOpts::default())
+                    .await
+                    .unwrap();
+                locker
+                    .lock(&mut tx, &namespace, &key, TxWait::Forever)
+                    .await
+                    .unwrap();
                 let n: i64 = tx.query_first("SELECT n FROM tx_counter").await.unwrap().unwrap();
-                tx.exec_drop("UPDATE tx_counter SET n = ?", (n + 1,)).await.unwrap();
+                tx.exec_drop("UPDATE tx_counter SET n = ?", (n + 1,))
+                    .await
+                    .unwrap();
                 tx.commit().await.unwrap();
             }
         })
@@ -88,7 +128,9 @@ async fn f70_read_modify_write_under_a_mysql_lock_is_exact() {
 /// Held until commit, rollback or the connection's end; busy leaves the transaction usable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_lock_lasts_as_long_as_its_transaction() {
-    let Some(server) = server(Dialect::Postgres) else { return };
+    let Some(server) = server(Dialect::Postgres) else {
+        return;
+    };
     let (mut a, mut b) = (pg(server).await, pg(server).await);
     let (namespace, key) = key("tx-life");
     for end in ["commit", "rollback", "savepoint"] {
@@ -96,10 +138,14 @@ async fn a_postgres_lock_lasts_as_long_as_its_transaction() {
         if end == "savepoint" {
             // Rolled back to before it was taken, it is free.
             let inner = held.savepoint("s").await.unwrap();
-            tx::lock_postgres(&inner, &namespace, &key, TxWait::Forever).await.unwrap();
+            tx::lock_postgres(&inner, &namespace, &key, TxWait::Forever)
+                .await
+                .unwrap();
             inner.rollback().await.unwrap();
         } else {
-            tx::lock_postgres(&held, &namespace, &key, TxWait::Forever).await.unwrap();
+            tx::lock_postgres(&held, &namespace, &key, TxWait::Forever)
+                .await
+                .unwrap();
             let other = b.transaction().await.unwrap();
             for wait in [TxWait::Try, TxWait::For(Duration::from_millis(50))] {
                 let busy = tx::lock_postgres(&other, &namespace, &key, wait).await;
@@ -114,7 +160,9 @@ async fn a_postgres_lock_lasts_as_long_as_its_transaction() {
             }
         }
         let other = b.transaction().await.unwrap();
-        tx::lock_postgres(&other, &namespace, &key, TxWait::For(Duration::from_secs(5))).await.unwrap();
+        tx::lock_postgres(&other, &namespace, &key, TxWait::For(Duration::from_secs(5)))
+            .await
+            .unwrap();
         let timeout: String = other.query_one("SHOW lock_timeout", &[]).await.unwrap().get(0);
         assert_eq!(timeout, "0", "the session's own setting is back");
         other.commit().await.unwrap();
@@ -123,20 +171,31 @@ async fn a_postgres_lock_lasts_as_long_as_its_transaction() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mysql_lock_lasts_as_long_as_its_transaction() {
-    let Some(server) = server(Dialect::Mysql) else { return };
+    let Some(server) = server(Dialect::Mysql) else {
+        return;
+    };
     let locker = MysqlTx::new("tx_locks_life", "tx_fences_life").unwrap();
     let (mut a, mut b) = (my(server).await, my(server).await);
     let (namespace, key) = key("tx-life");
     let mut tx = a.start_transaction(mysql_async::TxOpts::default()).await.unwrap();
-    let e = locker.lock(&mut tx, &namespace, &key, TxWait::Forever).await.unwrap_err();
-    assert!(matches!(&e, TxError::NoTable(ddl) if ddl.contains("CREATE TABLE")), "{e}");
+    let e = locker
+        .lock(&mut tx, &namespace, &key, TxWait::Forever)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&e, TxError::NoTable(ddl) if ddl.contains("CREATE TABLE")),
+        "{e}"
+    );
     tx.rollback().await.unwrap();
     for ddl in locker.schema() {
         server.sql(ddl).await;
     }
     for commit in [true, false] {
         let mut held = a.start_transaction(mysql_async::TxOpts::default()).await.unwrap();
-        locker.lock(&mut held, &namespace, &key, TxWait::Forever).await.unwrap();
+        locker
+            .lock(&mut held, &namespace, &key, TxWait::Forever)
+            .await
+            .unwrap();
         let mut other = b.start_transaction(mysql_async::TxOpts::default()).await.unwrap();
         let busy = locker.lock(&mut other, &namespace, &key, TxWait::Try).await;
         assert!(matches!(busy, Err(TxError::Busy)), "{busy:?}");
@@ -144,7 +203,10 @@ async fn a_mysql_lock_lasts_as_long_as_its_transaction() {
             true => held.commit().await.unwrap(),
             false => held.rollback().await.unwrap(),
         }
-        locker.lock(&mut other, &namespace, &key, TxWait::For(Duration::from_secs(5))).await.unwrap();
+        locker
+            .lock(&mut other, &namespace, &key, TxWait::For(Duration::from_secs(5)))
+            .await
+            .unwrap();
         other.commit().await.unwrap();
     }
 }
@@ -173,7 +235,10 @@ async fn gates_in_a_transaction_refuse_stale_tokens() {
         }
         let mut conn = my(server).await;
         for (token, good) in [(5, true), (5, true), (7, true), (6, false)] {
-            let mut tx = conn.start_transaction(mysql_async::TxOpts::default()).await.unwrap();
+            let mut tx = conn
+                .start_transaction(mysql_async::TxOpts::default())
+                .await
+                .unwrap();
             let admitted = gate.fence(&mut tx, "row:7", FencingToken::new(token)).await;
             assert_eq!(admitted.is_ok(), good, "{token}: {admitted:?}");
             tx.commit().await.unwrap();
@@ -184,9 +249,18 @@ async fn gates_in_a_transaction_refuse_stale_tokens() {
 #[tokio::test]
 async fn versioned_work_is_repeated_and_says_what_it_saw() {
     let done = Versioned::default().run(async |n| {
-        Ok::<_, std::io::Error>(if n < 3 { Step::Conflict { seen: 1 } } else { Step::Done(n) })
+        Ok::<_, std::io::Error>(if n < 3 {
+            Step::Conflict { seen: 1 }
+        } else {
+            Step::Done(n)
+        })
     });
     assert_eq!(done.await.unwrap(), 3);
-    let never = Versioned::default().tries(2).run(async |n| Ok::<Step<()>, String>(Step::Conflict { seen: n.into() }));
-    assert_eq!(never.await.unwrap_err(), VersionedError::Conflict { tries: 2, seen: 2 });
+    let never = Versioned::default()
+        .tries(2)
+        .run(async |n| Ok::<Step<()>, String>(Step::Conflict { seen: n.into() }));
+    assert_eq!(
+        never.await.unwrap_err(),
+        VersionedError::Conflict { tries: 2, seen: 2 }
+    );
 }
