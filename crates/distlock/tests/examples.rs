@@ -1,5 +1,7 @@
 //! The examples, run as people run them: what they claim is what happens, and without the lock it does not.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;

@@ -1,6 +1,8 @@
 //! Locks do not depend on the caller's runtime: which one it is, whether it is blocked, gone, or was never there.
 //! Each case runs on the memory and on the file engine.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
