@@ -19,6 +19,7 @@ mod runtime;
 mod say;
 mod settings;
 mod signals;
+mod stdio;
 mod supervise;
 mod sys;
 mod values;

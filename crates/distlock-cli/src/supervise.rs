@@ -17,6 +17,7 @@ use crate::program::CannotRun;
 use crate::reenter::{self, Server, Shared};
 use crate::say::Say;
 use crate::signals::Signals;
+use crate::stdio;
 use crate::values::signal_name;
 
 /// How long the guardian may be silent after a loss, beyond what the command was given.
@@ -111,7 +112,7 @@ impl Supervisor<'_> {
                 report = self.guardian.report() => match report {
                     Ok(Some(Report::Started { pid })) => {
                         self.say.event("started", json!({ "pid": pid }));
-                        let_go_of_stdio();
+                        stdio::let_go(false);
                     }
                     Ok(Some(Report::Failed { errno })) => {
                         let cannot = CannotRun::from_errno(self.program, errno);
@@ -240,18 +241,6 @@ impl Supervisor<'_> {
             ("DISTLOCK_ENGINE".into(), Some(self.url.to_owned())),
             (reenter::VARIABLE.into(), socket.map(str::to_owned)),
         ]
-    }
-}
-
-/// The command alone shall decide when its input and output are closed. Standard error stays for messages.
-fn let_go_of_stdio() {
-    if let Ok(null) = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-    {
-        let _ = rustix::stdio::dup2_stdin(&null);
-        let _ = rustix::stdio::dup2_stdout(&null);
     }
 }
 

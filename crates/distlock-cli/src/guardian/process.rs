@@ -19,6 +19,7 @@ use super::placement::Placement;
 use super::stop::Stopping;
 use super::tree::Family;
 use super::wire::{self, End, Order, Report, Start};
+use crate::stdio;
 use crate::sys::{self, Before, SignalFd, SignalSet};
 use crate::values::OnLost;
 
@@ -203,7 +204,7 @@ impl Guardian {
                 self.report(&Report::Started {
                     pid: pid.as_raw_nonzero().get(),
                 });
-                let_go_of_stdio();
+                stdio::let_go(true);
             }
             Err(e) => self.report(&Report::Failed {
                 errno: e.raw_os_error().unwrap_or(libc::EINVAL),
@@ -285,24 +286,10 @@ impl Guardian {
     }
 }
 
-/// The command alone shall decide when its input, output and error output are closed.
-fn let_go_of_stdio() {
-    if let Ok(null) = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-    {
-        let _ = rustix::stdio::dup2_stdin(&null);
-        let _ = rustix::stdio::dup2_stdout(&null);
-        let _ = rustix::stdio::dup2_stderr(&null);
-    }
-}
-
+/// How a child ended, if it did.
 pub(super) fn end_of(status: &WaitIdStatus) -> Option<End> {
     if let Some(code) = status.exit_status() {
         return Some(End::Code(u8::try_from(code & 0xff).unwrap_or(u8::MAX)));
     }
-    status
-        .terminating_signal()
-        .map(|signal| End::Signal(signal as i32))
+    status.terminating_signal().map(End::Signal)
 }

@@ -1,5 +1,11 @@
 //! The command as people and scripts use it: real processes, the file engine in a directory of its own.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test ends where something is wrong"
+)]
+
 mod exit_codes;
 mod guardian;
 mod hold;
