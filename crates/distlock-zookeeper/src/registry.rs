@@ -1,0 +1,138 @@
+//! The claims of a client that the engine thread has to tell of changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use distlock_core::OwnerId;
+use distlock_core::bell::Bell;
+use zookeeper_client::EventType;
+
+use crate::session::Session;
+
+/// The node of a hold.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) session: Arc<Session>,
+    pub(crate) path: String,
+    gone: AtomicBool,
+    watched: AtomicBool,
+    /// The number of the connection on which the node was last seen and is watched; 0 before that.
+    verified: AtomicU64,
+}
+
+impl Held {
+    pub(crate) fn new(session: Arc<Session>, path: String) -> Arc<Self> {
+        Arc::new(Self {
+            session,
+            path,
+            gone: AtomicBool::new(false),
+            watched: AtomicBool::new(false),
+            verified: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// The node does not exist, or not in this session.
+    pub(crate) fn is_lost(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
+    /// Whether an event of the present connection would tell of the node's end.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.verified.load(Ordering::Acquire) == self.session.connection()
+    }
+
+    /// The node was seen on this connection, and is watched.
+    pub(crate) fn seen(&self, connection: u64) {
+        if self.watched.load(Ordering::Acquire) {
+            self.verified.fetch_max(connection, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the caller is the one who shall watch.
+    pub(crate) fn start_watch(&self) -> bool {
+        !self.watched.swap(true, Ordering::AcqRel)
+    }
+
+    /// Watches the node until it or its session ends, and rings.
+    pub(crate) async fn watch(self: Arc<Self>, bell: Bell) {
+        loop {
+            let Ok(call) = self.session.call() else { break };
+            match call.answer(call.client.check_and_watch_stat(&self.path)).await {
+                Ok((Some(stat), watcher)) if stat.ephemeral_owner == self.session.id() => {
+                    self.verified.fetch_max(call.connection, Ordering::AcqRel);
+                    drop(call);
+                    // Other events: its data changed (Curator's `Revoker` writes there), or the session ended.
+                    if watcher.changed().await.event_type == EventType::NodeDeleted {
+                        self.is_lost();
+                    }
+                }
+                Ok(_) => self.is_lost(),
+                // Watched again by the next renewal.
+                Err(_) => break,
+            }
+            if self.is_gone() || self.session.has_ended() {
+                bell.ring();
+                return;
+            }
+        }
+        self.watched.store(false, Ordering::Release);
+        self.verified.store(0, Ordering::Release);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    bell: Bell,
+    held: Option<Arc<Held>>,
+}
+
+/// Who waits or holds.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<HashMap<OwnerId, Member>>);
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, HashMap<OwnerId, Member>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn join(&self, owner: OwnerId, bell: &Bell) {
+        self.lock().entry(owner).or_insert_with(|| Member {
+            bell: bell.clone(),
+            held: None,
+        });
+    }
+
+    pub(crate) fn hold(&self, owner: OwnerId, bell: &Bell, held: Arc<Held>) {
+        self.lock().insert(
+            owner,
+            Member {
+                bell: bell.clone(),
+                held: Some(held),
+            },
+        );
+    }
+
+    pub(crate) fn held(&self, owner: &OwnerId) -> Option<Arc<Held>> {
+        self.lock().get(owner)?.held.clone()
+    }
+
+    pub(crate) fn leave(&self, owner: &OwnerId) {
+        self.lock().remove(owner);
+    }
+
+    pub(crate) fn ring_all(&self) {
+        self.lock().values().for_each(|member| member.bell.ring());
+    }
+
+    pub(crate) fn ring_holders(&self) {
+        self.lock()
+            .values()
+            .filter(|member| member.held.is_some())
+            .for_each(|member| member.bell.ring());
+    }
+}

@@ -1,0 +1,90 @@
+//! Renewal: the session is the lease, so one request renews all holds.
+
+use std::sync::Arc;
+
+use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
+use futures_util::future::{join, join_all};
+
+use crate::call::{Call, fault};
+use crate::driver::Shared;
+use crate::registry::Held;
+
+impl Shared {
+    /// One `sync` for all: its answer proves that the session lives, and everything that happened to our nodes before
+    /// it was told to us before it. Nodes that are not watched on the present connection are looked at one by one.
+    pub(crate) async fn renew(&self, holds: &[Hold], answer: &(dyn Fn(usize, Renewal) + Send + Sync)) {
+        let began = self.engine.clock().now();
+        let mut live = Vec::new();
+        for (at, hold) in holds.iter().enumerate() {
+            match self.registry.held(&hold.want.owner) {
+                Some(held) if !over(&held) => live.push((at, hold, held)),
+                Some(held) => answer(at, Renewal::Lost(self.reason(&held))),
+                None => answer(at, Renewal::Lost(LostReason::Taken)),
+            }
+        }
+        let Some((_, _, first)) = live.first() else { return };
+        let call = match first.session.call() {
+            Ok(call) => call,
+            Err(_) => return live.iter().for_each(|(at, ..)| answer(*at, self.unknown())),
+        };
+        let doubtful: Vec<_> = live
+            .iter()
+            .map(|(_, hold, held)| (hold, held))
+            .filter(|(_, h)| !h.is_verified())
+            .collect();
+        let sync = call.answer(call.client.sync("/"));
+        let looks = join_all(doubtful.iter().map(|(_, held)| look(&call, held)));
+        let (synced, looks) = join(sync, looks).await;
+        let looked = looks.into_iter().collect::<Result<(), DriverError>>();
+        self.watches.settle().await;
+        for (hold, held) in doubtful {
+            if held.start_watch() && !held.is_gone() {
+                self.watches.wait(held.clone().watch(hold.want.bell.clone()));
+            }
+        }
+        let failed = synced.map_err(fault).and(looked).is_err();
+        for (at, hold, held) in live {
+            answer(
+                at,
+                match () {
+                    () if over(&held) => Renewal::Lost(self.reason(&held)),
+                    () if failed => self.unknown(),
+                    () => Renewal::Good(held.session.deadline().min(began + hold.ttl)),
+                },
+            );
+        }
+    }
+
+    fn reason(&self, held: &Held) -> LostReason {
+        match held.session.has_ended() {
+            true if self.is_closed() => LostReason::Shutdown,
+            true => LostReason::SessionEnded,
+            false => LostReason::Taken,
+        }
+    }
+
+    fn unknown(&self) -> Renewal {
+        Renewal::Unknown(DriverError::unavailable(
+            Reached::Maybe,
+            "ZooKeeper does not answer",
+        ))
+    }
+}
+
+fn over(held: &Held) -> bool {
+    held.is_gone() || held.session.has_ended()
+}
+
+/// Whether a hold's node is still there, and this session's.
+async fn look(call: &Call, held: &Arc<Held>) -> Result<(), DriverError> {
+    let stat = call
+        .answer(call.client.check_stat(&held.path))
+        .await
+        .map_err(fault)?;
+    if stat.is_some_and(|stat| stat.ephemeral_owner == held.session.id()) {
+        held.seen(call.connection);
+    } else {
+        held.is_lost();
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The task that keeps a client in a session: heartbeats, disconnections, a new session after the end of one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tracing::{info, warn};
+use zookeeper_client::SessionState;
+
+use crate::driver::Shared;
+use crate::session::Session;
+
+/// Between two attempts to get a new session.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+pub(crate) async fn supervise(shared: Arc<Shared>, mut session: Arc<Session>) {
+    loop {
+        attend(&shared, &session).await;
+        session.end();
+        shared.no_session(&session);
+        // Holders are lost; waiters have lost their places and take new ones.
+        shared.registry.ring_all();
+        if shared.is_closed() {
+            return;
+        }
+        warn!(target: "distlock", ?session, "the ZooKeeper session ended; all of its locks are gone");
+        let Some(next) = reopen(&shared).await else { return };
+        session = next;
+        info!(target: "distlock", ?session, "a new ZooKeeper session");
+        shared.registry.ring_all();
+    }
+}
+
+async fn reopen(shared: &Arc<Shared>) -> Option<Arc<Session>> {
+    let mut pause = PAUSE;
+    while !shared.is_closed() {
+        match Session::open(&shared.engine, &shared.config).await {
+            Ok(session) => return shared.new_session(session),
+            Err(e) => warn!(target: "distlock", error = %e, "no new ZooKeeper session yet"),
+        }
+        let clock = shared.engine.clock();
+        clock.sleep(pause.mul_f64(0.5 + clock.unit() / 2.0)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    None
+}
+
+/// Until the session's end.
+async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
+    let clock = shared.engine.clock();
+    let beating = Arc::new(AtomicBool::new(false));
+    let beat = || {
+        if !beating.swap(true, Ordering::AcqRel) {
+            let (session, beating) = (session.clone(), beating.clone());
+            // Not awaited: a server that hangs must not keep us from hearing of the end.
+            shared.engine.spawn(async move {
+                let _ = session.beat().await;
+                beating.store(false, Ordering::Release);
+            });
+        }
+    };
+    let Some(mut states) = session.states() else {
+        return;
+    };
+    loop {
+        tokio::select! {
+            state = states.changed() => match state {
+                SessionState::SyncConnected => {
+                    session.connected();
+                    // A hold is verified at once, and a waiter looks: events may have been missed meanwhile.
+                    shared.registry.ring_all();
+                    beat();
+                }
+                SessionState::Disconnected => {
+                    session.disconnected();
+                    shared.registry.ring_holders();
+                }
+                SessionState::ConnectedReadOnly => session.disconnected(),
+                _ => return,
+            },
+            () = session.until_end() => return,
+            () = clock.sleep(session.timeout() / 5) => beat(),
+        }
+    }
+}
