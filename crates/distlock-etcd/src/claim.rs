@@ -201,6 +201,7 @@ impl EtcdClaim {
             self.shared.leave_lease(&self.lock, &self.want).await?;
         }
         if !self.unsettled {
+            place.give_back(&self.lock);
             self.drop_place();
         }
         Ok(self.waiting(first))

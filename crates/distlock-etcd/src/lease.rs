@@ -41,7 +41,7 @@ impl Shared {
     async fn key_of(&self, hold: &Hold) -> Result<Result<KeyValue, LostReason>, DriverError> {
         let want = &hold.want;
         let lock = self.names.lock(&want.key).map_err(DriverError::refused)?;
-        let key = place::key(&lock, want, own_id(want.owner));
+        let key = place::key(&lock, want.mode, own_id(want.owner), 0);
         let range = self.client.call(ask::read(&key)).await?;
         let Some(kv) = range.kvs.into_iter().next() else {
             return Ok(Err(LostReason::Expired));
@@ -91,7 +91,10 @@ impl Shared {
     /// it can arrive any more.
     pub(crate) async fn leave_lease(&self, lock: &str, want: &Want) -> Result<bool, Failure> {
         let id = own_id(want.owner);
-        let taken = self.client.call(ask::take(&place::key(lock, want, id))).await?;
+        let taken = self
+            .client
+            .call(ask::take(&place::key(lock, want.mode, id, 0)))
+            .await?;
         let moved_to = taken
             .range(0)
             .first()

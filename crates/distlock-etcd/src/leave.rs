@@ -13,11 +13,16 @@ impl EtcdClaim {
     /// Deletes our key; whether it was there.
     pub(crate) async fn leave(&mut self, place: &Arc<Place>) -> Result<bool, Failure> {
         let ask = self.ask(place);
-        let request = match place.revision() {
-            Some(at) if !self.unsettled => ask.leave(at),
-            _ => ask.leave_fenced(),
+        let conditional = place.revision().filter(|_| !self.unsettled);
+        let request = match conditional {
+            Some(at) => ask.leave(at),
+            None => ask.leave_fenced(),
         };
         let reply = self.shared.client.call(request).await?;
+        if conditional.is_some() {
+            // A repeated request of this kind does nothing to another key of the same name.
+            place.give_back(&self.lock);
+        }
         if let Some(record) = reply.range(2).first() {
             place.session.joins.fetch_max(record.version, Ordering::AcqRel);
         }

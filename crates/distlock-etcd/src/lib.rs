@@ -20,6 +20,7 @@ mod inspect;
 mod lease;
 mod leave;
 mod name;
+mod numbers;
 mod place;
 mod record;
 mod renew;

@@ -1,7 +1,7 @@
 //! Where things are in the store.
 //!
-//! A contender's key is `<lock>/<lease>.<n>`: the lease in hexadecimal as in Go's `concurrency` package, then the
-//! number of the claim, because that package's one key per lease would make two claims of a client the same
+//! A contender's key is `<lock>/<lease>.<n>`: the lease in hexadecimal as in Go's `concurrency` package, then a
+//! number that tells the claims of a client apart, because that package's one key per lease would make them the same
 //! contender. Go and etcdctl look only at the prefix `<lock>/` and at create revisions, so all exclude each other.
 //! Readers stand in `<lock>/r/`, writers in `<lock>/w/`: a reader waits for the last writer before it.
 //!

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::FencingToken;
 use distlock_core::bell::Bell;
-use distlock_core::driver::{LostReason, Want};
+use distlock_core::driver::{LostReason, Mode, Want};
 
 use crate::name;
 use crate::record::Record;
@@ -16,6 +16,7 @@ use crate::watcher::{Seen, Watch, Watcher};
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) key: String,
+    number: u32,
     pub(crate) session: Arc<Session>,
     /// The key's create revision, which is its place in line; 0 while it is not known to exist.
     revision: AtomicI64,
@@ -36,23 +37,24 @@ struct News {
 }
 
 /// The key of a contender on this lease.
-pub(crate) fn key(lock: &str, want: &Want, lease: i64) -> String {
+pub(crate) fn key(lock: &str, mode: Mode, lease: i64, number: u32) -> String {
     // Go prints a negative lease with a sign.
     let sign = if lease < 0 { "-" } else { "" };
     format!(
-        "{lock}{}{sign}{:x}.{}",
-        name::part(want.mode),
-        lease.unsigned_abs(),
-        want.owner.n
+        "{lock}{}{sign}{:x}.{number}",
+        name::part(mode),
+        lease.unsigned_abs()
     )
 }
 
 impl Place {
     pub(crate) fn new(lock: &str, want: &Want, session: Arc<Session>) -> Arc<Self> {
-        let key = key(lock, want, session.id);
+        let number = session.numbers.take(lock);
+        let key = key(lock, want.mode, session.id, number);
         session.register(want.owner.n, &want.bell);
         Arc::new(Self {
             key,
+            number,
             session,
             revision: AtomicI64::new(0),
             token: AtomicI64::new(0),
@@ -99,6 +101,11 @@ impl Place {
         self.left.store(true, Ordering::Release);
         let watch = self.news().watch.take();
         drop(watch);
+    }
+
+    /// Nothing of this claim can arrive at the store any more that would touch a key of the same name.
+    pub(crate) fn give_back(&self, lock: &str) {
+        self.session.numbers.give_back(lock, self.number);
     }
 
     pub(crate) fn has_left(&self) -> bool {

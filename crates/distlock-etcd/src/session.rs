@@ -12,6 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::client::Client;
 use crate::heart::{Beat, Heart};
+use crate::numbers::Numbers;
 use crate::wire::LeaseRevokeRequest;
 
 /// How long a shared lease that nobody uses is kept.
@@ -43,6 +44,7 @@ pub(crate) struct Session {
     doubt: Notify,
     /// Renewed by its holder alone, no longer by the task.
     by_hand: AtomicBool,
+    pub(crate) numbers: Numbers,
     /// The version of that record, as far as we know.
     pub(crate) joins: AtomicI64,
 }
@@ -70,6 +72,7 @@ impl Session {
             bells: Mutex::default(),
             doubt: Notify::new(),
             by_hand: AtomicBool::new(false),
+            numbers: Numbers::default(),
             joins: AtomicI64::new(0),
         })
     }
