@@ -139,7 +139,7 @@ macro_rules! view {
             /// The moments until which the lock is valid, each as it becomes known; closed at a loss or release.
             /// For those who enforce the deadline elsewhere, such as a guardian process.
             pub fn deadlines(&self) -> tokio::sync::watch::Receiver<Moment> {
-                self.holds[0].deadlines()
+                deadlines(&self.holds)
             }
 
             /// Asks the engine whether the lock is still held, renewing it.
@@ -190,6 +190,27 @@ view!(Held);
 fn name(hold: &HoldState, e: Error) -> Error {
     e.with_key(&hold.want.key)
         .with_engine(hold.client.observe.engine())
+}
+
+/// The earliest deadline of these, whenever it changes; closed when one of them ends.
+fn deadlines(holds: &[Arc<HoldState>]) -> tokio::sync::watch::Receiver<Moment> {
+    let mut each: Vec<_> = holds.iter().map(|h| h.deadlines()).collect();
+    let earliest = |each: &[tokio::sync::watch::Receiver<Moment>]| each.iter().map(|d| *d.borrow()).min();
+    if each.len() == 1 {
+        return each.remove(0);
+    }
+    let (sender, receiver) = tokio::sync::watch::channel(earliest(&each).unwrap_or(Moment::START));
+    holds[0].client.engine.spawn(async move {
+        loop {
+            let changes = each.iter_mut().map(|d| Box::pin(d.changed()));
+            let (changed, ..) = futures_util::future::select_all(changes).await;
+            if changed.is_err() || sender.is_closed() {
+                return;
+            }
+            sender.send_replace(earliest(&each).unwrap_or(Moment::START));
+        }
+    });
+    receiver
 }
 
 /// Resolves when any of these is lost.

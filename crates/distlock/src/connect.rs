@@ -1,11 +1,11 @@
 //! From a URL to a client.
 
 use std::ops::Deref;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use distlock_core::memory::Memory;
-use distlock_core::{Builder, Client, Error, ErrorKind, OnDisconnect};
+use distlock_core::{Builder, Client, Error, ErrorKind, Namespace, OnDisconnect};
 
 use crate::location::Location;
 
@@ -37,18 +37,22 @@ const SCHEMES: &[(&str, &str)] = &[
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Locks(Client);
+pub struct Locks {
+    client: Client,
+    /// Without secrets.
+    url: Option<Arc<str>>,
+}
 
 impl Deref for Locks {
     type Target = Client;
     fn deref(&self) -> &Client {
-        &self.0
+        &self.client
     }
 }
 
 impl From<Client> for Locks {
     fn from(client: Client) -> Self {
-        Self(client)
+        Self { client, url: None }
     }
 }
 
@@ -75,6 +79,12 @@ impl Locks {
     #[cfg(feature = "file")]
     pub fn local() -> Result<Self, Error> {
         Self::builder().local()
+    }
+
+    /// The engine's URL without password and parameters; `None` if the client was not made from a URL. The default
+    /// engine is named with its directory.
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     /// A client with settings.
@@ -131,7 +141,12 @@ impl LocksBuilder {
     pub async fn connect(self, url: &str) -> Result<Locks, Error> {
         let mut location = Location::parse(url)?;
         let builder = self.parameters(&mut location)?;
-        open(builder, location).await.map(Locks)
+        #[cfg(feature = "file")]
+        if location.scheme == "file" && matches!(location.path.as_str(), "" | "/") {
+            location.path = file::default_dir()?;
+        }
+        let public = location.to_string();
+        open(builder, location).await.map(|client| named(client, &public))
     }
 
     /// As [`Locks::local`].
@@ -140,11 +155,12 @@ impl LocksBuilder {
     /// As there.
     #[cfg(feature = "file")]
     pub fn local(self) -> Result<Locks, Error> {
-        let dir = distlock_file::Config::default_dir().map_err(Error::from_driver)?;
-        let config = distlock_file::Config::new(dir);
-        self.builder
-            .build_now(|engine| distlock_file::open(engine, config))
-            .map(Locks)
+        let dir = file::default_dir()?;
+        let config = distlock_file::Config::new(&dir);
+        let client = self
+            .builder
+            .build_now(|engine| distlock_file::open(engine, config))?;
+        Ok(named(client, &format!("file://{dir}")))
     }
 
     /// The parameters that every engine knows.
@@ -161,6 +177,19 @@ impl LocksBuilder {
             Some(_) => Ok(builder.on_disconnect(OnDisconnect::Hold)),
             None => Ok(builder),
         }
+    }
+}
+
+/// A client and its engine's URL. The namespace is part of it: it tells one set of locks from another.
+fn named(client: Client, engine: &str) -> Locks {
+    let namespace = client.namespace();
+    let url = match *namespace == Namespace::default() {
+        true => engine.into(),
+        false => format!("{engine}?namespace={namespace}").into(),
+    };
+    Locks {
+        client,
+        url: Some(url),
     }
 }
 
@@ -208,6 +237,17 @@ mod file {
 
     use super::*;
 
+    /// The default directory.
+    pub(super) fn default_dir() -> Result<String, Error> {
+        let dir = Config::default_dir().map_err(Error::from_driver)?;
+        dir.into_os_string().into_string().map_err(|dir| {
+            Error::new(
+                ErrorKind::InvalidConfig,
+                format!("the directory {dir:?} is not UTF-8"),
+            )
+        })
+    }
+
     pub(super) fn open(builder: Builder, mut location: Location) -> Result<Client, Error> {
         let share = location.take_choice("share", &["user", "group", "all"])?;
         let network_fs = location.take_choice("network_fs", &["allow"])?.is_some();
@@ -219,11 +259,7 @@ mod file {
             );
             return Err(Error::new(ErrorKind::InvalidConfig, why));
         }
-        let dir = match location.path.as_str() {
-            "" | "/" => Config::default_dir().map_err(Error::from_driver)?,
-            path => path.into(),
-        };
-        let mut config = Config::new(dir);
+        let mut config = Config::new(&location.path);
         config.share = match share {
             Some("group") => Share::Group,
             Some("all") => Share::All,
@@ -266,7 +302,10 @@ mod etcd {
 
     pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         if !location.path.trim_matches('/').is_empty() {
-            let why = format!("etcd: takes no path ({}); namespace= is the prefix of the keys", location.path);
+            let why = format!(
+                "etcd: takes no path ({}); namespace= is the prefix of the keys",
+                location.path
+            );
             return Err(Error::new(ErrorKind::InvalidConfig, why));
         }
         let mut config = Config::new(location.hosts.iter().map(String::as_str));
@@ -276,7 +315,9 @@ mod etcd {
         if location.scheme == "etcds" {
             config = config.tls();
         }
-        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        location.set_all(parameters(), |name, value| {
+            config.set(name, value).map_err(Error::from_driver)
+        })?;
         builder.build(|engine| distlock_etcd::open(engine, config)).await
     }
 }
@@ -293,7 +334,9 @@ mod sql {
         let (user, password) = (location.user.as_deref(), location.password.as_deref());
         let mut config = Config::from_url(&location.scheme, user, password, &hosts, &location.path)
             .map_err(Error::from_driver)?;
-        location.set_all(parameters(), |name, value| config.set(name, value).map_err(Error::from_driver))?;
+        location.set_all(parameters(), |name, value| {
+            config.set(name, value).map_err(Error::from_driver)
+        })?;
         builder.build(|engine| distlock_sql::open(engine, config)).await
     }
 }

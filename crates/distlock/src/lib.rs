@@ -4,7 +4,10 @@
 mod attribute;
 mod connect;
 // What an engine's URL may hold is read by the engines whose feature is on.
-#[cfg_attr(not(all(feature = "redis", feature = "etcd", feature = "sql")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "redis", feature = "etcd", feature = "sql")),
+    allow(dead_code)
+)]
 mod location;
 
 pub use distlock_core::driver::Order;
