@@ -304,7 +304,12 @@ impl Plan {
         };
         let hold = HoldState::new(client, want, held, grant, now, &self.settings);
         self.client.keeper.watch(&hold);
-        self.client.observe.granted(now.since(start));
+        let waited = now.since(start);
+        self.client.observe.granted(waited);
+        if waited >= WAIT_NOTICE {
+            info!(target: "distlock", key = %self.key, engine = self.client.observe.engine(), ?waited,
+                "obtained a lock after a long wait");
+        }
         if let Some(owner) = &self.settings.owner {
             owner.note(&hold);
         }

@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo};
 use crate::error::{Error, ErrorKind};
 use crate::key::{IntoKey, Key};
+use crate::settings::at_most;
 
 impl Client {
     fn inspector(&self) -> Result<&dyn Inspect, Error> {
@@ -79,13 +80,15 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::NotHeld`] when [`Break::expect`] is not the present holder's token;
-    /// [`ErrorKind::Unsupported`], [`ErrorKind::Unavailable`].
+    /// [`ErrorKind::InvalidConfig`] for a grace of more than 366 days; [`ErrorKind::Unsupported`],
+    /// [`ErrorKind::Unavailable`].
     ///
     /// # Cancel safety
     /// Safe: the lock may have been broken.
     pub async fn break_lock(&self, key: impl IntoKey, how: Break) -> Result<Vec<Holder>, Error> {
         let key = key.into_key()?;
         self.inspector()?;
+        at_most("grace", how.grace).map_err(|e| self.name(e, Some(&key)))?;
         let (client, asked) = (self.clone(), key.clone());
         let answer = self.0.on_runtime(async move {
             client

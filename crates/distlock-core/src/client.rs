@@ -19,7 +19,7 @@ use crate::key::{IntoKey, Namespace};
 use crate::lock::{Lock, RwLock};
 use crate::observe::Observe;
 use crate::queue::Queue;
-use crate::settings::DEFAULT_TTL;
+use crate::settings::{DEFAULT_TTL, check_ttl, saying};
 
 /// How long the last client waits for clean-up when it is dropped where blocking is allowed.
 const LINGER: Duration = Duration::from_millis(100);
@@ -80,7 +80,7 @@ pub struct Builder {
     namespace: Namespace,
     label: Option<Arc<str>>,
     clock: Option<Clock>,
-    ttl: Duration,
+    ttl: Option<Duration>,
     on_disconnect: OnDisconnect,
     bad: Option<Arc<str>>,
 }
@@ -91,7 +91,7 @@ impl Default for Builder {
             namespace: Namespace::default(),
             label: None,
             clock: None,
-            ttl: DEFAULT_TTL,
+            ttl: None,
             on_disconnect: OnDisconnect::Hold,
             bad: None,
         }
@@ -109,15 +109,16 @@ impl Builder {
         self
     }
 
-    /// A name for this process or service, shown to people who look who holds a lock.
+    /// A name for this process or service, shown to people who look who holds a lock. At most 1 KiB of it is kept.
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into().into());
+        self.label = Some(saying(label.into()));
         self
     }
 
-    /// The default TTL of this client's locks; 30 s if not set.
+    /// The default TTL of this client's locks; if not set, 30 s or what the engine can that is next to it. One that
+    /// the engine does not offer is refused when the client is built.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = Some(ttl);
         self
     }
 
@@ -149,7 +150,7 @@ impl Builder {
         let (engine, thread) = self.start()?;
         let made = AbortOnDrop(engine.spawn(make(engine.clone()))).await;
         let driver = made.map_err(|_| Error::new(ErrorKind::Closed, "the engine thread ended"))?;
-        Ok(self.finish(engine, thread, driver.map_err(Error::from_driver)?))
+        self.finish(engine, thread, driver.map_err(Error::from_driver)?)
     }
 
     /// As [`build`](Self::build), for an engine that is made without waiting.
@@ -162,7 +163,7 @@ impl Builder {
     {
         let (engine, thread) = self.start()?;
         let driver = make(engine.clone()).map_err(Error::from_driver)?;
-        Ok(self.finish(engine, thread, driver))
+        self.finish(engine, thread, driver)
     }
 
     /// A client of the memory engine; clients of the same memory share its locks.
@@ -183,13 +184,17 @@ impl Builder {
         })
     }
 
-    fn finish(self, engine: Engine, thread: EngineThread, driver: Arc<dyn Driver>) -> Client {
+    fn finish(self, engine: Engine, thread: EngineThread, driver: Arc<dyn Driver>) -> Result<Client, Error> {
         let promises = driver.promises();
+        let ttl = match self.ttl {
+            Some(ttl) => check_ttl(ttl, &promises).map_err(|e| e.with_engine(promises.engine))?,
+            None => DEFAULT_TTL.max(*promises.ttl.start()).min(*promises.ttl.end()),
+        };
         let keeper = Keeper::new(engine.clock().clone(), self.on_disconnect == OnDisconnect::Stop);
         engine.spawn(keeper.clone().run(driver.clone()));
-        Client(Arc::new(ClientInner {
+        Ok(Client(Arc::new(ClientInner {
             observe: Observe::new(promises.engine),
-            ttl: self.ttl.max(*promises.ttl.start()).min(*promises.ttl.end()),
+            ttl,
             queue: Arc::default(),
             cleanup: Arc::new(Cleanup::new(engine.clone())),
             closed: AtomicBool::new(false),
@@ -199,7 +204,7 @@ impl Builder {
             promises,
             engine,
             keeper,
-        }))
+        })))
     }
 }
 
@@ -215,6 +220,9 @@ impl Client {
     }
 
     /// A read/write lock: many readers or one writer.
+    ///
+    /// A writer that waits keeps later readers of this client out. Readers of other clients pass it, for as long as
+    /// they keep coming, unless it asks for [`Order::Fifo`](crate::driver::Order::Fifo).
     pub fn rw(&self, key: impl IntoKey) -> RwLock {
         RwLock::new(self.clone(), key.into_key())
     }

@@ -59,9 +59,9 @@ impl Entered {
             None => body(held).await.map_err(RunError::Body),
             Some(guard) => run_held(guard, body(held)).await,
         };
-        match self.nested.iter().find_map(|hold| hold.lost()) {
-            Some(reason) => Err(RunError::Lost { reason, value: None }),
-            None => out,
+        match (self.nested.iter().find_map(|hold| hold.lost()), out) {
+            (Some(reason), Ok(_)) => Err(RunError::Lost { reason, value: None }),
+            (_, out) => out,
         }
     }
 

@@ -102,6 +102,12 @@ macro_rules! view {
                 }
             }
 
+            /// Whether the watchdog renews the lease (of several: all of them). That is what
+            /// [`Lock::renew`](crate::Lock::renew) says, whatever TTL was set.
+            pub fn renews(&self) -> bool {
+                self.holds.iter().all(|h| h.renews)
+            }
+
             /// How long the lock is held from now on if no renewal succeeds any more; zero once lost.
             pub fn valid_for(&self) -> Duration {
                 self.holds
@@ -272,8 +278,12 @@ impl Held {
 }
 
 /// Polls `body` until it ends or a hold is lost, whichever is first. The loss is looked at before each poll and
-/// after the last one: a body that blocked past its lease has not run under the lock.
-pub(crate) async fn until_lost<F: Future>(held: Held, body: F) -> Result<F::Output, LostReason> {
+/// after the last one: a body that blocked past its lease has not run under the lock. Its own error says more than
+/// the loss, and is never hidden by it.
+pub(crate) async fn until_lost<T, E>(
+    held: Held,
+    body: impl Future<Output = Result<T, E>>,
+) -> Result<Result<T, E>, LostReason> {
     let mut lost = pin!(held.lost());
     let mut body = pin!(body);
     std::future::poll_fn(move |cx| {
@@ -282,8 +292,8 @@ pub(crate) async fn until_lost<F: Future>(held: Held, body: F) -> Result<F::Outp
         }
         let out = body.as_mut().poll(cx);
         match held.lost_reason() {
-            Some((_, reason)) => Poll::Ready(Err(reason)),
-            None => out.map(Ok),
+            Some((_, reason)) if !matches!(out, Poll::Ready(Err(_))) => Poll::Ready(Err(reason)),
+            _ => out.map(Ok),
         }
     })
     .await

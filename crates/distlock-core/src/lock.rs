@@ -15,7 +15,7 @@ use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
 use crate::key::Key;
 use crate::reentrant::{self, Owner};
-use crate::settings::{Renew, Settings, Wait};
+use crate::settings::{Renew, Settings, Wait, saying};
 
 /// One lock, not yet taken: its key, kind and settings.
 ///
@@ -110,9 +110,9 @@ impl Lock {
         self
     }
 
-    /// Why the lock is taken, for people who look.
+    /// Why the lock is taken, for people who look. At most 1 KiB of it is kept.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
-        self.settings.reason = Some(reason.into().into());
+        self.settings.reason = Some(saying(reason.into()));
         self
     }
 

@@ -15,7 +15,7 @@
 //! | `distlock_dropped_total` | counter | `engine` | guards dropped without `release` |
 //!
 //! Spans: `acquire` (key, engine), `run` (key, engine, token). Events, all with target `distlock`: a wait that goes
-//! on (info, each 10 s), an uncontended look over 10 ms (warn), 80 % (warn) and 100 % (warn) of `expect`, a renewal
+//! on (info, each 10 s) and its grant (info), an uncontended look over 10 ms (warn), 80 % (warn) and 100 % (warn) of `expect`, a renewal
 //! without an answer (debug), a loss (warn), a release that was not confirmed (warn).
 
 use std::time::Duration;

@@ -77,11 +77,7 @@ impl Settings {
 
     /// Refuses what cannot be kept, before any I/O.
     pub(crate) fn check(&self, ttl: Duration, mode: Mode, promises: &Promises) -> Result<(), Error> {
-        let (least, most) = (*promises.ttl.start(), *promises.ttl.end());
-        if ttl < least || ttl > most.min(MAX_TTL) {
-            let why = format!("ttl {ttl:?} is not in {least:?} to {}", days(most.min(MAX_TTL)));
-            return Err(Error::new(ErrorKind::InvalidConfig, why));
-        }
+        check_ttl(ttl, promises)?;
         if let Wait::For(d) = self.wait {
             at_most("wait", d)?;
         }
@@ -138,7 +134,29 @@ impl Settings {
     }
 }
 
-fn at_most(name: &str, d: Duration) -> Result<(), Error> {
+/// Gives the TTL back if the engine offers it.
+pub(crate) fn check_ttl(ttl: Duration, promises: &Promises) -> Result<Duration, Error> {
+    let (least, most) = (*promises.ttl.start(), *promises.ttl.end());
+    if ttl < least || ttl > most.min(MAX_TTL) {
+        let why = format!("ttl {ttl:?} is not in {least:?} to {}", days(most.min(MAX_TTL)));
+        return Err(Error::new(ErrorKind::InvalidConfig, why));
+    }
+    Ok(ttl)
+}
+
+/// The most that is kept of a label or a reason, in bytes.
+const SAYING: usize = 1024;
+
+/// A label or reason as it is kept: cut, visibly, if it is far too long for people to read.
+pub(crate) fn saying(text: String) -> Arc<str> {
+    if text.len() <= SAYING {
+        return text.into();
+    }
+    let end = (0..=SAYING).rev().find(|at| text.is_char_boundary(*at));
+    format!("{}…", &text[..end.unwrap_or(0)]).into()
+}
+
+pub(crate) fn at_most(name: &str, d: Duration) -> Result<(), Error> {
     if d <= MAX_TTL {
         return Ok(());
     }

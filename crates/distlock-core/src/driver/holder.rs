@@ -53,7 +53,7 @@ impl Holder {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.label, self.pid) {
-            (Some(label), _) => write!(f, "{label}")?,
+            (Some(label), _) => one_line(f, label)?,
             (None, Some(pid)) => write!(f, "pid {pid}")?,
             (None, None) => write!(f, "{}", self.owner)?,
         }
@@ -67,11 +67,24 @@ impl fmt::Display for Holder {
             write!(f, " on {host}")?;
         }
         if let Some(reason) = &self.reason {
-            write!(f, ": {reason}")?;
+            f.write_str(": ")?;
+            one_line(f, reason)?;
         }
         if self.here {
             f.write_str(" [held by this process]")?;
         }
         Ok(())
     }
+}
+
+/// Writes what a stranger chose to say so that it stays on one line of a log or a terminal.
+fn one_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for c in text.chars() {
+        if c.is_control() {
+            write!(f, "{}", c.escape_default())?;
+        } else {
+            write!(f, "{c}")?;
+        }
+    }
+    Ok(())
 }
