@@ -107,7 +107,7 @@ async fn modes_are_set_whatever_the_umask_is() {
 }
 
 #[tokio::test]
-async fn f93_a_network_file_system_is_refused_by_name() {
+async fn f93_an_unknown_file_system_is_refused_by_its_number() {
     // An unknown one stands for them here: no test mounts NFS.
     let config = Config::new("/proc/self/fdinfo");
     let why = refused(config);
