@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn f_negative_sequences_keep_their_sign() {
+    fn negative_sequences_keep_their_sign() {
         let names = [
             "_c_a-lock--2147483648",
             "_c_b-lock-2147483647",

@@ -81,8 +81,12 @@ impl Seat {
         }
     }
 
-    pub(crate) fn is_taken(&self) -> bool {
-        !matches!(self.place, Place::Nowhere)
+    /// Whether there is, or may be, a node of ours in this session.
+    pub(crate) fn is_taken_in(&self, session: &Arc<Session>) -> bool {
+        match &self.place {
+            Place::Nowhere => false,
+            Place::Unsure(of) | Place::At(At { session: of, .. }) => Arc::ptr_eq(of, session),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

@@ -10,7 +10,7 @@ use crate::about::permits;
 use crate::call::fault;
 use crate::kinds::{children, data, mismatch, other_line};
 use crate::node::{Node, line};
-use crate::seat::Seat;
+use crate::seat::{At, Seat};
 use crate::session::Session;
 use crate::taking::{Eyes, Found};
 use crate::watches::Watched;
@@ -53,6 +53,14 @@ impl Slots {
 
     async fn try_look(&mut self, eyes: &Eyes<'_>) -> Result<(Found, Chased), DriverError> {
         for _ in 0..RETRIES {
+            // A lease of an attempt whose end nobody saw. Whoever is first in line may be waiting for it.
+            if self.lease.is_taken_in(eyes.session) {
+                let lease = self.lease.sit(eyes.session).await?;
+                if lease.me < self.of as usize {
+                    return Ok(self.granted(lease.at));
+                }
+                self.lease.leave().await?;
+            }
             let sight = self.turn.sit(eyes.session).await?;
             let ahead = sight.me.try_into().unwrap_or(u32::MAX);
             let taken = self.room(eyes).await?;
@@ -67,7 +75,7 @@ impl Slots {
                 }
                 return self.behind(eyes, &taken, ahead).await;
             }
-            if !self.lease.is_taken() && taken.len() >= self.of as usize {
+            if taken.len() >= self.of as usize {
                 if eyes.want.line == Line::Join && !self.watch_leases(eyes).await? {
                     continue;
                 }
@@ -75,8 +83,7 @@ impl Slots {
             }
             let lease = self.lease.sit(eyes.session).await?;
             if lease.me < self.of as usize {
-                self.watched = None;
-                return Ok((Found::Mine(lease.at), self.turn.hand_over()));
+                return Ok(self.granted(lease.at));
             }
             // Somebody took a lease without waiting in line.
             self.lease.leave().await?;
@@ -85,6 +92,11 @@ impl Slots {
             Reached::No,
             "the line moves faster than it can be read",
         ))
+    }
+
+    fn granted(&mut self, at: At) -> (Found, Chased) {
+        self.watched = None;
+        (Found::Mine(at), self.turn.hand_over())
     }
 
     /// The leases in use. Refuses when the key is another kind of lock, or a semaphore of another size.

@@ -20,6 +20,7 @@ const SCHEMES: &[(&str, &str)] = &[
     ("rediss+sentinel", "redis"),
     ("etcd", "etcd"),
     ("etcds", "etcd"),
+    ("zk", "zookeeper"),
     ("mysql", "sql"),
     ("mariadb", "sql"),
     ("postgres", "sql"),
@@ -209,6 +210,8 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         }
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => etcd::open(builder, location).await,
+        #[cfg(feature = "zookeeper")]
+        "zk" => zookeeper::open(builder, location).await,
         #[cfg(feature = "sql")]
         "mysql" | "mariadb" | "postgres" | "postgresql" => sql::open(builder, location).await,
         scheme => Err(unknown(scheme)),
@@ -319,6 +322,28 @@ mod etcd {
             config.set(name, value).map_err(Error::from_driver)
         })?;
         builder.build(|engine| distlock_etcd::open(engine, config)).await
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+mod zookeeper {
+    use distlock_zookeeper::{Config, Secret, parameters};
+
+    use super::*;
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let mut config = Config::new(location.hosts.iter().map(String::as_str));
+        config.chroot.clone_from(&location.path);
+        if let Some(user) = &location.user {
+            let password = location.password.as_deref().unwrap_or_default();
+            config.auth = Some(Secret::new(format!("{user}:{password}")));
+        }
+        location.set_all(parameters(), |name, value| {
+            config.set(name, value).map_err(Error::from_driver)
+        })?;
+        builder
+            .build(|engine| distlock_zookeeper::open(engine, config))
+            .await
     }
 }
 
