@@ -43,7 +43,11 @@ impl Peer {
     pub async fn in_namespace(config: Config, namespace: Namespace) -> Self {
         let (engine, thread) = Engine::start(Clock::boot(), namespace, Some("tester".into())).unwrap();
         let driver = distlock_zookeeper::open(engine.clone(), config).await.unwrap();
-        Self { driver, engine, _thread: thread }
+        Self {
+            driver,
+            engine,
+            _thread: thread,
+        }
     }
 
     pub fn want(&self, key: &str, mode: Mode) -> Arc<Want> {
@@ -62,9 +66,16 @@ impl Peer {
     }
 
     pub async fn renew(&self, want: &Arc<Want>) -> Renewal {
-        let holds = [Hold { want: want.clone(), mark: 0, ttl: want.ttl, floor: None }];
+        let holds = [Hold {
+            want: want.clone(),
+            mark: 0,
+            ttl: want.ttl,
+            floor: None,
+        }];
         let answers = std::sync::Mutex::new(Vec::new());
-        self.driver.renew(&holds, &|_, renewal| answers.lock().unwrap().push(renewal)).await;
+        self.driver
+            .renew(&holds, &|_, renewal| answers.lock().unwrap().push(renewal))
+            .await;
         answers.into_inner().unwrap().pop().unwrap()
     }
 }
@@ -110,18 +121,18 @@ pub async fn kill_session(server: &str, id: i64) {
     hello.extend(password);
     hello.push(0); // not read-only
     let mut stream = TcpStream::connect(server).await.unwrap();
-    send(&mut stream, &hello).await;
+    let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
+    let both = [framed(&hello), framed(&close)].concat();
+    stream.write_all(&both).await.unwrap();
     let answer = receive(&mut stream).await;
     let given = i64::from_be_bytes(answer[8..16].try_into().unwrap());
     assert_eq!(given, id, "the server did not give us the session");
-    let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
-    send(&mut stream, &close).await;
     receive(&mut stream).await;
 }
 
-async fn send(stream: &mut TcpStream, body: &[u8]) {
+fn framed(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
-    stream.write_all(&[&length, body].concat()).await.unwrap();
+    [&length, body].concat()
 }
 
 async fn receive(stream: &mut TcpStream) -> Vec<u8> {
