@@ -7,16 +7,17 @@
 mod children;
 mod core;
 mod file;
+mod redis;
 mod report;
 mod sample;
 
 use clap::Parser;
 
-/// Prints the tables of these parts: `core`, `file`.
+/// Prints the tables of these parts: `core`, `file`, `redis`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
-    #[arg(default_values_t = [String::from("core"), String::from("file")])]
+    #[arg(default_values_t = ["core", "file", "redis"].map(String::from))]
     parts: Vec<String>,
     /// Shorter rounds, for a first look.
     #[arg(long)]
@@ -39,8 +40,9 @@ fn main() {
         let report = match part.as_str() {
             "core" | "memory" => core::measure(arguments.quick),
             "file" => file::measure(arguments.quick),
+            "redis" => redis::measure(arguments.quick),
             other => {
-                eprintln!("unknown part {other}: core, file");
+                eprintln!("unknown part {other}: core, file, redis");
                 std::process::exit(64);
             }
         };

@@ -8,6 +8,8 @@ use distlock_core::{FencingToken, OwnerId};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::names::hex;
+
 /// Writes and reads descriptions for one client.
 #[derive(Debug)]
 pub(crate) struct About {
@@ -46,12 +48,11 @@ impl About {
 
     /// A holder by its stored name, with what the record says if it is this holder's.
     pub(crate) fn holder(&self, stored: &str, mode: Mode, record: Option<&Record>) -> Holder {
-        let owner = stored.strip_suffix(":write").unwrap_or(stored);
+        let record = record.filter(|r| r.is_of(stored));
+        let owner = record.map_or(stored.strip_suffix(":write").unwrap_or(stored), |r| &r.owner);
         let mut holder = Holder::new(owner, mode);
         holder.here = owner.parse::<OwnerId>().is_ok_and(|o| o.client == self.client);
-        let Some(record) = record.filter(|r| r.owner == owner) else {
-            return holder;
-        };
+        let Some(record) = record else { return holder };
         holder.label.clone_from(&record.label);
         holder.reason.clone_from(&record.reason);
         holder.host.clone_from(&record.host);
@@ -78,6 +79,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Whether the holder that is stored like this is the one that wrote this record.
+    pub(crate) fn is_of(&self, stored: &str) -> bool {
+        self.owner == stored.strip_suffix(":write").unwrap_or(stored)
+            || self.owner.parse().is_ok_and(|owner| hex(owner) == stored)
+    }
+
     /// `None` for anything that we did not write.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (number, about) = text.split_once(' ')?;

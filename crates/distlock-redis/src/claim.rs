@@ -22,7 +22,7 @@ use crate::shape::{Call, Form, Shape, millis};
 
 /// The longest time for which a waiter relies on being told.
 const LONGEST: Duration = Duration::from_secs(5);
-/// The same, when the server cannot tell it: between these, at random.
+/// The same, when nobody tells it: between these, at random.
 const DEAF: std::ops::Range<f64> = 0.1..0.3;
 
 #[derive(Debug)]
@@ -136,13 +136,16 @@ impl RedisClaim {
                 let recheck = number(&words, 5)
                     .and_then(|ms| u64::try_from(ms).ok())
                     .map(Duration::from_millis);
+                let record = Record::parse(&text(&words, 3));
+                // Those who share the plain format with us do not say when they release.
+                let tells =
+                    self.shape.form != Form::String || record.as_ref().is_some_and(|r| r.is_of(&stored));
                 let holder = (!stored.is_empty()).then(|| {
                     let mode = match self.want.mode {
                         Mode::Read => Mode::Write,
                         Mode::Write if !stored.ends_with(":write") => Mode::Read,
                         mode => mode,
                     };
-                    let record = Record::parse(&text(&words, 3));
                     let mut holder = self.shared.about.holder(&stored, mode, record.as_ref());
                     holder.expires_in = left
                         .and_then(|ms| u64::try_from(ms).ok())
@@ -150,7 +153,7 @@ impl RedisClaim {
                     holder
                 });
                 Ok(Look::Waiting(Standing::Waiting {
-                    recheck: self.recheck(left).min(recheck.unwrap_or(LONGEST)),
+                    recheck: self.recheck(left, tells).min(recheck.unwrap_or(LONGEST)),
                     holder,
                     ahead: number(&words, 4).and_then(|n| u32::try_from(n).ok()),
                 }))
@@ -159,10 +162,10 @@ impl RedisClaim {
         }
     }
 
-    /// When the holder's record ends, at the latest; more often if releases are not heard.
-    fn recheck(&self, left: Option<i64>) -> Duration {
+    /// When the holder's record ends, at the latest; more often if its release is not told or not heard.
+    fn recheck(&self, left: Option<i64>, tells: bool) -> Duration {
         let most = match &self.armed {
-            Some(armed) if armed.is_live() => LONGEST,
+            Some(armed) if tells && armed.is_live() => LONGEST,
             _ => Duration::from_secs_f64(rand::random_range(DEAF)),
         };
         match left.and_then(|ms| u64::try_from(ms).ok()) {
@@ -203,7 +206,7 @@ impl RedisClaim {
         match left {
             Value::Int(0) => self.look().await,
             left => Ok(Look::Waiting(Standing::Waiting {
-                recheck: self.recheck(None).min(Duration::from_secs(2)),
+                recheck: self.recheck(None, true).min(Duration::from_secs(2)),
                 holder: None,
                 ahead: match left {
                     Value::Int(n) => u32::try_from(n).ok(),
@@ -226,7 +229,7 @@ impl RedisClaim {
             Look::Waiting(standing) => Ok(standing),
             // The line went and came again meanwhile.
             Look::Line => Ok(Standing::Waiting {
-                recheck: self.recheck(None).min(Duration::from_secs(2)),
+                recheck: self.recheck(None, true).min(Duration::from_secs(2)),
                 holder: None,
                 ahead: None,
             }),

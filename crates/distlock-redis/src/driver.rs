@@ -72,8 +72,7 @@ impl Shared {
     }
 
     pub(crate) fn shape(&self, want: &Want) -> Shape {
-        let record = self.engine.namespace().record(&want.key);
-        Shape::new(record, &self.config.layout, self.config.fenced, want)
+        Shape::new(self.engine.namespace(), &self.config, want)
     }
 
     pub(crate) fn hub_live(&self) -> Option<Live> {

@@ -130,6 +130,11 @@ pub(crate) fn permit(owner: distlock_core::OwnerId) -> [u8; 16] {
     (owner.client.as_u128() ^ u128::from(owner.n)).to_be_bytes()
 }
 
+/// The same in 32 digits: how a plain string names its owner with `value=hex`.
+pub(crate) fn hex(owner: distlock_core::OwnerId) -> String {
+    format!("{:032x}", u128::from_be_bytes(permit(owner)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use distlock_core::driver::{DriverError, Holder, Kind, LockInfo, Mode, Reached};
-use distlock_core::{FencingToken, Key, OwnerId};
+use distlock_core::{FencingToken, Key};
 use redis::{FromRedisValue, Value};
 
 use crate::about::{About, Record};
@@ -139,14 +139,7 @@ impl Seen {
     }
 
     fn plain_holder(&self, value: &str, about: &About, expires_in: Option<Duration>) -> Holder {
-        // The value may be the owner in another form; the record says which owner it was.
         let mut holder = about.holder(value, Mode::Mutex, self.record.as_ref());
-        if let Some(record) = &self.record
-            && let Ok(owner) = record.owner.parse::<OwnerId>()
-            && value == format!("{:032x}", u128::from_be_bytes(permit(owner)))
-        {
-            holder = about.holder(&record.owner, Mode::Mutex, Some(record));
-        }
         holder.expires_in = expires_in;
         holder
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock_core::OwnerId;
 use distlock_core::driver::{Mode, Order, Want};
+use distlock_core::{Namespace, OwnerId};
 use redis::Cmd;
 
-use crate::config::{Layout, ValueFormat};
-use crate::names::{Names, permit};
+use crate::config::{Config, Layout, ValueFormat};
+use crate::names::{Names, hex, permit};
 use crate::script::{self, Script};
 
 /// One contender's lock on the server.
@@ -20,6 +20,8 @@ pub(crate) struct Shape {
     pub(crate) stored: Arc<str>,
     /// The owner itself.
     owner: OwnerId,
+    /// Others may share the name.
+    exact: bool,
     pub(crate) form: Form,
 }
 
@@ -44,14 +46,15 @@ pub(crate) enum Form {
 pub(crate) type Call = (&'static Script, Cmd);
 
 impl Shape {
-    pub(crate) fn new(record: String, layout: &Layout, fenced: bool, want: &Want) -> Self {
+    pub(crate) fn new(namespace: &Namespace, config: &Config, want: &Want) -> Self {
+        let (record, fenced) = (namespace.record(&want.key), config.fenced);
         let owner = want.owner.to_string();
         let fifo = want.order == Order::Fifo;
-        let (key, stored, form) = match layout {
+        let (key, stored, form) = match &config.layout {
             Layout::String { prefix, value } => {
                 let stored = match value {
                     ValueFormat::Owner => owner,
-                    ValueFormat::Hex => format!("{:032x}", u128::from_be_bytes(permit(want.owner))),
+                    ValueFormat::Hex => hex(want.owner),
                 };
                 (format!("{prefix}{record}"), stored, Form::String)
             }
@@ -67,6 +70,7 @@ impl Shape {
             key: key.into(),
             stored: stored.into(),
             owner: want.owner,
+            exact: namespace.is_exact(),
             form,
         }
     }
@@ -183,7 +187,8 @@ impl Shape {
                 cmd.arg(&permit(self.owner)[..])
                     .arg(names.slot_channel())
                     .arg(keep)
-                    .arg(&*self.stored);
+                    .arg(&*self.stored)
+                    .arg(u8::from(self.exact));
                 (&script::SLOT_RELEASE, cmd)
             }
             Form::String => {

@@ -2,8 +2,10 @@
 --
 -- KEYS  1 free permits  2 leases  3 people  4 line  5 seen
 -- ARGV  1 permit  2 channel  3 ms for which an ownerless permit stays taken (0: none)  4 owner
+--       5 '1' if others may share the name
 -- Gives 1 if the permit was held and its lease had not ended, else 0. A count that we made (it has an expiry) goes
--- with the last permit: the name is free for any kind of lock again.
+-- with the last permit: the name is free for any kind of lock again. It stays for a day where others may share the
+-- name: a Java client that was told "there are permits" when it came does not make them anew, and would wait for ever.
 leave(KEYS[4], KEYS[5], ARGV[4])
 local due = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not due then
@@ -24,6 +26,8 @@ else
     redis.call('PUBLISH', ARGV[2], free)
     wake(KEYS[4], KEYS[5], ARGV[2], free)
   end
-  if redis.call('ZCARD', KEYS[2]) == 0 and redis.call('PTTL', KEYS[1]) >= 0 then redis.call('DEL', KEYS[1]) end
+  if ARGV[5] == '0' and redis.call('ZCARD', KEYS[2]) == 0 and redis.call('PTTL', KEYS[1]) >= 0 then
+    redis.call('DEL', KEYS[1])
+  end
 end
 return tonumber(due) > now and 1 or 0

@@ -1,0 +1,49 @@
+//! Other products on the same names, as they act on the server. The real ones are in `interop/`.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{client, config};
+use distlock_redis::{Layout, ValueFormat};
+use distlock_testkit::servers::{Redis, or_skip};
+use tokio::time::Instant;
+
+/// redis-py, redsync and their like publish nothing when they release.
+#[tokio::test]
+async fn a_release_that_nobody_tells_is_noticed_within_a_second() {
+    let Some(redis) = or_skip(Redis::start().await) else {
+        return;
+    };
+    for value in [ValueFormat::Owner, ValueFormat::Hex] {
+        let mut config = config(&redis.address());
+        config.layout = Layout::String {
+            prefix: String::new(),
+            value,
+        };
+        let locks = client(config).await;
+        // The record of a holder of ours must not be taken for the present holder's.
+        locks.mutex("a").acquire().await.unwrap().release().await.unwrap();
+        redis
+            .command(&["SET", "distlock:a", "d41d8cd98f00b204", "NX", "PX", "30000"])
+            .await
+            .unwrap();
+        let waiter = tokio::spawn({
+            let locks = locks.clone();
+            async move { locks.mutex("a").wait(Duration::from_secs(20)).acquire().await }
+        });
+        common::until("a waiter", async || {
+            locks.inspect("a").await.is_ok_and(|info| info.waiters.len() == 1)
+        })
+        .await;
+        redis.command(&["DEL", "distlock:a"]).await.unwrap();
+        let released = Instant::now();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        assert!(
+            released.elapsed() < Duration::from_secs(2),
+            "{value:?}: {:?}",
+            released.elapsed()
+        );
+    }
+}
