@@ -291,7 +291,7 @@ fn held(report: &mut Report, server: &Server, watch: Duration) {
         let locks = good(Locks::connect(&server.url()).await);
         let mut guards = Vec::with_capacity(HOLDS);
         for from in (0..HOLDS).step_by(500) {
-            let batch = (from..from + 500).map(|i| locks.mutex(format!("order:close:{i}")).acquire());
+            let batch = (from..from + 500).map(|i| locks.mutex(format!("held:{i}")).acquire());
             guards.extend(futures_util::future::join_all(batch).await.into_iter().map(good));
         }
         guards
@@ -302,7 +302,11 @@ fn held(report: &mut Report, server: &Server, watch: Duration) {
     let seconds = start.elapsed().as_secs_f64();
     let share = (cpu() - cpu0).as_secs_f64() / seconds * 100.0;
     let rate = calls().saturating_sub(calls0) as f64 / seconds;
-    let lost = guards.iter().filter(|g| !g.is_held()).count();
+    let lost: Vec<_> = guards.iter().filter(|g| !g.is_held()).collect();
+    if let Some(guard) = lost.first() {
+        report.note("why the first was lost", rt.block_on(guard.lost()));
+    }
+    let lost = lost.len();
     report.row(
         format!("{HOLDS} held, ttl 30 s, {watch:?}"),
         "",

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{client, config};
+use common::{client, config, int};
 use distlock_redis::{Layout, ValueFormat};
 use distlock_testkit::servers::{Redis, or_skip};
 use tokio::time::Instant;
@@ -46,4 +46,39 @@ async fn a_release_that_nobody_tells_is_noticed_within_a_second() {
             released.elapsed()
         );
     }
+}
+
+/// A Java client that found our count when it came (`trySetPermits` said no) waits for it, and does not make it anew.
+#[tokio::test]
+async fn a_count_of_permits_outlives_its_last_permit_where_others_share_the_name() {
+    let Some(redis) = or_skip(Redis::start().await) else {
+        return;
+    };
+    let open = |engine| {
+        let config = config(&redis.address());
+        async move { distlock_redis::open(engine, config).await }
+    };
+    let shared = distlock_core::Client::builder()
+        .namespace("")
+        .build(open)
+        .await
+        .unwrap();
+    let own = client(config(&redis.address())).await;
+    for locks in [&shared, &own] {
+        locks
+            .semaphore("s", 1)
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    assert_eq!(int(&redis, &["EXISTS", "distlock:s"]).await, 0);
+    let count = redis.command(&["GET", "s"]).await.unwrap();
+    assert_eq!(count.text(), Some("1"));
+    assert!(
+        int(&redis, &["PTTL", "s"]).await > 80_000_000,
+        "it has no end, or a near one"
+    );
 }
