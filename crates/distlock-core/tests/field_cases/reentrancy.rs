@@ -1,6 +1,6 @@
 //! Nested use of one lock.
 
-use distlock_core::{Client, ErrorKind, Owner, RunError};
+use distlock_core::{Client, ErrorKind, Owner, RunError, Wait};
 
 use crate::{MS, Scene};
 
@@ -15,7 +15,7 @@ async fn nest(scene: &Scene, a: &Client, depth: u32) -> Result<u32, &'static str
         // All but the innermost two recover.
         if depth > 2 { Ok(out.unwrap_or(0) + 1) } else { out }
     };
-    match a.mutex("k").run(body).await {
+    match a.mutex("k").wait(Wait::Try).run(body).await {
         Ok(n) => Ok(n),
         Err(RunError::Body(e)) => Err(e),
         Err(other) => panic!("{other:?}"),
@@ -52,7 +52,7 @@ async fn f39_only_the_outermost_release_frees() {
 
     // Without: refused at once inside a scope, timed out with the reason outside of one; nothing is freed.
     let body = async |_| {
-        let e = a.mutex("k").acquire().await.unwrap_err();
+        let e = a.mutex("k").wait(Wait::Try).acquire().await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::WouldDeadlock);
         assert!(e.to_string().contains("enclosing `run` holds it"), "{e}");
         assert!(!scene.is_free("k").await);

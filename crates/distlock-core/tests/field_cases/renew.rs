@@ -169,6 +169,7 @@ async fn f25_a_hung_holder_is_renewed_until_its_maximum() {
     scene.time.advance(MS(9_990)).await;
     assert!(hung.is_held());
     scene.time.advance(MS(20)).await;
+    assert!(!hung.is_held());
     assert_eq!(hung.lost().await, LostReason::MaxHold);
     scene.time.advance(SECS(20)).await;
     let granted = next.await.unwrap().since(start);

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use distlock_core::memory::Memory;
-use distlock_core::{Client, Guard, Release};
+use distlock_core::{Client, Guard, Release, Wait};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{MS, SECS};
@@ -168,8 +168,9 @@ fn f42_the_owner_re_enters_on_whatever_thread_it_is() {
     let (_, threads) = on_many_threads(a.mutex("k").run(async |outer| {
         for _ in 0..20 {
             tokio::task::yield_now().await;
-            let inner = a.mutex("k").run(async |held| Ok::<_, ()>(held.token()));
-            assert_eq!(inner.await.unwrap(), outer.token());
+            let inner = a.mutex("k").wait(Wait::Try);
+            let token = inner.run(async |held| Ok::<_, ()>(held.token())).await;
+            assert_eq!(token.unwrap(), outer.token());
         }
         Ok::<_, ()>(())
     }));

@@ -127,6 +127,29 @@ async fn f36_waiters_that_left_swallow_no_wake_up() {
 }
 
 #[tokio::test]
+async fn f36_a_waiter_that_left_when_its_turn_had_come_passes_it_on() {
+    let scene = Scene::new();
+    let a = scene.client();
+    for _ in 0..100 {
+        let held = a.mutex("k").acquire().await.unwrap();
+        let waiters: Vec<_> = (0..3)
+            .map(|_| tokio::spawn(a.mutex("k").wait(SECS(1)).acquire()))
+            .collect();
+        scene.time.settle().await;
+        held.release().await.unwrap();
+        // Its turn has come, and it has not run since.
+        waiters[0].abort();
+        for waiter in waiters.into_iter().skip(1) {
+            scene.time.settle().await;
+            assert!(waiter.is_finished());
+            drop(waiter.await.unwrap().unwrap());
+        }
+        scene.time.settle().await;
+    }
+    assert!(scene.is_free("k").await);
+}
+
+#[tokio::test]
 async fn f45_a_waiting_writer_gets_in_while_readers_come_and_go() {
     // Readers of the writer's own client, and readers of others if the writer asks for its turn.
     for (own, order) in [(true, Order::Any), (false, Order::Fifo)] {
