@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{MS, Peer, client, config, kill_session, owner_of, until};
 use distlock_core::Namespace;
-use distlock_core::driver::{LostReason, Mode, Renewal, Standing};
+use distlock_core::driver::{LostReason, Mode, Reached, Renewal, Standing};
+use distlock_testkit::proxy::{Fault, Proxy};
 use distlock_testkit::servers::{Data, ZooKeeper, or_skip};
 use zookeeper_client as zk;
 
@@ -214,4 +215,54 @@ async fn negative_sequences_sort_first_and_strays_are_ignored() {
     admin.delete(old, None).await.unwrap();
     assert!(matches!(next.try_acquire().await.unwrap(), Standing::Held(_)));
     next.release(None).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_reply_of_a_create_makes_no_second_node() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let hosts = server.addresses();
+    let proxy = Proxy::start(&hosts[0]).await.unwrap();
+    let mut through = config(&[proxy.address()], SESSION);
+    through.timeout = 300 * MS;
+    let a = Peer::new(through).await;
+    let admin = zk::Client::connect(&hosts[0]).await.unwrap();
+    for (mode, dir) in [
+        (Mode::Mutex, "/distlock/k"),
+        (Mode::Slot { of: 1 }, "/distlock/s/locks"),
+    ] {
+        let key = dir.trim_start_matches("/distlock/").trim_end_matches("/locks");
+        let mut first = a.driver.claim(a.want(key, mode)).unwrap();
+        first.try_acquire().await.unwrap();
+        let mut claim = a.driver.claim(a.want(key, mode)).unwrap();
+        proxy.replies(Fault::Hold);
+        let e = claim.try_acquire().await.unwrap_err();
+        assert_eq!((e.reached, e.retry), (Reached::Maybe, true), "{e}");
+        let arrived = async || admin.list_children(dir).await.unwrap().len();
+        until("the create arrives", async || arrived().await >= 1).await;
+        proxy.cut();
+        proxy.heal();
+        let mut ask = async || {
+            claim
+                .try_acquire()
+                .await
+                .is_ok_and(|s| matches!(s, Standing::Waiting { .. }))
+        };
+        until("it finds its place", async || ask().await).await;
+        until("the holder has left the line", async || {
+            arrived().await == if mode == Mode::Mutex { 2 } else { 1 }
+        })
+        .await;
+        until("the first leaves", async || first.release(None).await.is_ok()).await;
+        let mut ask = async || {
+            claim
+                .try_acquire()
+                .await
+                .is_ok_and(|s| matches!(s, Standing::Held(_)))
+        };
+        until("it is its turn", async || ask().await).await;
+        until("it leaves", async || claim.release(None).await.is_ok()).await;
+        until("nothing is left", async || arrived().await == 0).await;
+    }
 }
