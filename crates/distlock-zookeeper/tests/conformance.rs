@@ -1,4 +1,4 @@
-//! The conformance suite on one server.
+//! The conformance suite on one server and on three.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::OnceLock;
@@ -8,27 +8,30 @@ use distlock_testkit::conformance::{Client, Connected, Deployment};
 use distlock_testkit::servers::ZooKeeper;
 use distlock_zookeeper::Config;
 
-/// One server for all cases of this program; it ends with the program's last reference, the process.
-fn server() -> &'static str {
-    static SERVER: OnceLock<(ZooKeeper, String)> = OnceLock::new();
-    let start = || {
+type Started = OnceLock<(ZooKeeper, Vec<String>)>;
+
+/// An ensemble for all cases of a module; it ends with the program's last reference, the process.
+fn ensemble(started: &'static Started, size: usize) -> &'static [String] {
+    let start = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let server = runtime.block_on(ZooKeeper::start(1)).unwrap();
-        let address = server.addresses().remove(0);
-        (server, address)
+        let server = runtime.block_on(ZooKeeper::start(size)).unwrap();
+        let addresses = server.addresses();
+        (server, addresses)
     };
-    &SERVER.get_or_init(|| std::thread::spawn(start).join().unwrap()).1
+    &started
+        .get_or_init(|| std::thread::spawn(start).join().unwrap())
+        .1
 }
 
-struct OneServer;
+struct Ensemble(&'static [String]);
 
 #[async_trait::async_trait]
-impl Deployment for OneServer {
+impl Deployment for Ensemble {
     async fn client(&self) -> Connected {
-        let mut config = Config::new([server()]);
+        let mut config = Config::new(self.0);
         config.session_timeout = self.ttl();
         Client::start(async |engine| Ok(distlock_zookeeper::open(engine, config).await?)).await
     }
@@ -46,4 +49,12 @@ impl Deployment for OneServer {
     }
 }
 
-distlock_testkit::conformance!(OneServer);
+mod one_server {
+    static SERVER: super::Started = super::Started::new();
+    distlock_testkit::conformance!(super::Ensemble(super::ensemble(&SERVER, 1)));
+}
+
+mod three_servers {
+    static SERVERS: super::Started = super::Started::new();
+    distlock_testkit::conformance!(super::Ensemble(super::ensemble(&SERVERS, 3)));
+}
