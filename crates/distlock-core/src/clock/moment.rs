@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Add;
 use std::time::Duration;
 
-/// A point on a [`Clock`]: nanoseconds since the host's boot, or since a manual clock's start.
+/// A point on a [`Clock`](super::Clock): nanoseconds since the host's boot, or since a manual clock's start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub(super) u64);
 

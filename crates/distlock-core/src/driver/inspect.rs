@@ -35,7 +35,7 @@ pub trait Inspect: fmt::Debug + Send + Sync {
     /// Takes the lock away from its holders; returns those. With a grace, an ownerless record stays that long.
     ///
     /// # Errors
-    /// [`Refusal::TokenMismatch`] when [`Break::expect`] is not the present holder's token.
+    /// [`Refusal::TokenMismatch`](super::Refusal::TokenMismatch) when [`Break::expect`] is not the present holder's token.
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError>;
 
     /// The states of one lock from now on, one at each change. The default looks four times a second.

@@ -26,7 +26,7 @@ pub struct Promises {
     pub loss: Loss,
     /// When the lock of a holder that died is free.
     pub death: Death,
-    /// Whether holds with [`Life::Lease`] are supported.
+    /// Whether holds with [`Life::Lease`](super::Life::Lease) are supported.
     pub lease_records: bool,
     /// Whether a release can leave an ownerless record (`min_hold`).
     pub keep: bool,
@@ -57,7 +57,7 @@ pub const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The orders in which an engine can serve its waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Orders {
-    /// [`Order::Fifo`] is refused as unsupported.
+    /// [`Order::Fifo`](super::Order::Fifo) is refused as unsupported.
     Any,
     /// Both orders, as asked for.
     AnyOrFifo,

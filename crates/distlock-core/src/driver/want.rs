@@ -56,7 +56,7 @@ impl Mode {
     }
 
     /// The kind of lock that this mode belongs to. Contenders of different kinds on one key are refused with
-    /// [`Refusal::KindMismatch`].
+    /// [`Refusal::KindMismatch`](super::Refusal::KindMismatch).
     pub fn kind(self) -> Kind {
         match self {
             Mode::Mutex => Kind::Mutex,

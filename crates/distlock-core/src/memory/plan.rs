@@ -124,7 +124,7 @@ impl Rule {
         self
     }
 
-    /// All requests, until [`Faults::clear`].
+    /// All requests, until [`Faults::clear`](super::Faults::clear).
     pub fn always(self) -> Self {
         self.times(u32::MAX)
     }
