@@ -26,11 +26,12 @@ use crate::client::ClientInner;
 use crate::driver::{Holder, LockInfo, Order};
 use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
-use crate::guard::{Held, Release};
+use crate::guard::Held;
 use crate::key::IntoKey;
 use crate::lease::Lease;
 use crate::lock::{enter, nested};
 use crate::reentrant::Owner;
+use crate::release::Release;
 use crate::settings::{Renew, Wait};
 use crate::token::FencingToken;
 

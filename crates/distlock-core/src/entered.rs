@@ -7,10 +7,11 @@ use tracing::{Instrument, debug_span, warn};
 
 use crate::driver::LostReason;
 use crate::error::RunError;
-use crate::guard::{Guard, Held, Release, until_lost};
+use crate::guard::{Guard, Held, until_lost};
 use crate::hold::HoldState;
 use crate::key::Key;
 use crate::reentrant;
+use crate::release::Release;
 
 /// What `run` has between obtaining the lock and running the body.
 ///

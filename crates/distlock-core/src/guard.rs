@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::cleanup::Job;
 use crate::clock::Moment;
-use crate::driver::{Driver, DriverError, Hold, LostReason, Reached, Released, Renewal};
+use crate::driver::{Driver, Hold, LostReason, Renewal};
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
 use crate::key::Key;
+use crate::release::{Release, leaving, release};
 use crate::token::FencingToken;
 
 /// A lock that is held, or several that were taken together by [`all`](crate::all).
@@ -32,17 +32,6 @@ pub struct Guard {
 #[derive(Clone)]
 pub struct Held {
     holds: Vec<Arc<HoldState>>,
-}
-
-/// How a release ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Release {
-    /// The lock was held until now.
-    Clean,
-    /// The lock was no longer held; somebody else may have held it meanwhile.
-    Lost(LostReason),
-    /// The release was answered only when repeated; whether the lock was held until now is not known.
-    Unsure,
 }
 
 impl fmt::Debug for Guard {
@@ -97,7 +86,7 @@ macro_rules! view {
             /// [`ErrorKind::Lost`] with the reason.
             pub fn ensure(&self) -> Result<(), Error> {
                 match self.lost_reason() {
-                    Some((hold, reason)) => Err(name(hold, Error::lost(reason))),
+                    Some((hold, reason)) => Err(hold.name(Error::lost(reason))),
                     None => Ok(()),
                 }
             }
@@ -193,11 +182,6 @@ macro_rules! view {
 view!(Guard);
 view!(Held);
 
-fn name(hold: &HoldState, e: Error) -> Error {
-    e.with_key(&hold.want.key)
-        .with_engine(hold.client.observe.engine())
-}
-
 /// The earliest deadline of these, whenever it changes; closed when one of them ends.
 fn deadlines(holds: &[Arc<HoldState>]) -> tokio::sync::watch::Receiver<Moment> {
     let mut each: Vec<_> = holds.iter().map(|h| h.deadlines()).collect();
@@ -240,7 +224,7 @@ pub(crate) async fn ask(driver: &dyn Driver, hold: Hold) -> Option<Renewal> {
 /// One renewal in the caller's own task.
 async fn renew(hold: &Arc<HoldState>, ttl: Duration) -> Result<(), Error> {
     if let Some(reason) = hold.lost() {
-        return Err(name(hold, Error::lost(reason)));
+        return Err(hold.name(Error::lost(reason)));
     }
     let asked = hold.clone();
     let answer = hold
@@ -256,18 +240,18 @@ async fn renew(hold: &Arc<HoldState>, ttl: Duration) -> Result<(), Error> {
             hold.renewed(until, ttl);
             match hold.lost() {
                 None => Ok(()),
-                Some(reason) => Err(name(hold, Error::lost(reason))),
+                Some(reason) => Err(hold.name(Error::lost(reason))),
             }
         }
         Some(Renewal::Lost(reason)) => {
             hold.lose(reason.clone());
-            Err(name(hold, Error::lost(reason)))
+            Err(hold.name(Error::lost(reason)))
         }
-        Some(Renewal::Unknown(e)) => Err(name(hold, Error::from_driver(e))),
-        None => Err(name(
-            hold,
-            Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer the renewal"),
-        )),
+        Some(Renewal::Unknown(e)) => Err(hold.name(Error::from_driver(e))),
+        None => Err(hold.name(Error::new(
+            ErrorKind::OutcomeUnknown,
+            "the engine did not answer the renewal",
+        ))),
     }
 }
 
@@ -341,95 +325,6 @@ impl Guard {
             };
         }
         outcome
-    }
-}
-
-/// The least time that a release may take before the caller is told that it goes on in the background.
-const RELEASE: Duration = Duration::from_secs(1);
-
-/// A claim on its way out: dropped unanswered, it goes to the clean-up.
-struct Leaving {
-    hold: Arc<HoldState>,
-    job: Option<Job>,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            self.hold.client.cleanup.take(job);
-        }
-    }
-}
-
-fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
-    if hold.client.is_forked() {
-        return None;
-    }
-    let keep = hold.keep();
-    let (claim, permit) = hold.take()?;
-    let job = Some(Job {
-        claim,
-        want: hold.want.clone(),
-        permit,
-        keep,
-        unresolved: hold.unresolved,
-    });
-    Some(Leaving { hold, job })
-}
-
-/// Releases one hold.
-async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
-    if hold.client.is_forked() {
-        return Ok(Release::Lost(LostReason::Forked));
-    }
-    let told = hold.lost();
-    let Some(mut leaving) = leaving(hold.clone()) else {
-        // Another guard of this hold lives on.
-        return Ok(told.map_or(Release::Clean, Release::Lost));
-    };
-    let mut resent = false;
-    loop {
-        let Some(job) = leaving.job.as_mut() else {
-            return Ok(Release::Unsure);
-        };
-        let answer = {
-            let mut sent = pin!(job.claim.release(job.keep));
-            let first = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await;
-            match first {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => {
-                    // Sent: the next local contender's request will queue up behind it.
-                    job.permit = job.permit.take().and_then(|p| p.pass());
-                    // Once the lease is over there is nothing to wait for.
-                    let clock = hold.client.engine.clock();
-                    let over = hold.valid_until().max(clock.now() + RELEASE);
-                    match clock.deadline(over, sent).await {
-                        Some(answer) => answer,
-                        None => Err(DriverError::unavailable(
-                            Reached::Maybe,
-                            "no answer before the lease's end",
-                        )),
-                    }
-                }
-            }
-        };
-        match answer {
-            Ok(released) => {
-                // A claim with an unanswered attempt stays with the clean-up (by `leaving`'s drop).
-                if !job.unresolved {
-                    leaving.job = None;
-                }
-                return Ok(match (told, released) {
-                    (Some(reason), _) => Release::Lost(reason),
-                    (None, Released::Freed) => Release::Clean,
-                    (None, Released::NotHeld) if resent => Release::Unsure,
-                    (None, Released::NotHeld) => Release::Lost(LostReason::Taken),
-                });
-            }
-            // Once more at once (a connection that died while idle), then in the background.
-            Err(e) if e.retry && !resent && hold.is_held() => resent = true,
-            Err(e) => return Err(name(&hold, Error::from_driver(e))),
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use tracing::warn;
 use crate::client::ClientInner;
 use crate::clock::Moment;
 use crate::driver::{Claim, Grant, Hold, Holder, LostReason, Want};
+use crate::error::Error;
 use crate::pace;
 use crate::queue::Permit;
 use crate::settings::Settings;
@@ -240,6 +241,12 @@ impl HoldState {
             ttl: self.ttl(),
             floor: None,
         }
+    }
+
+    /// Names the lock and the engine in an error.
+    pub(crate) fn name(&self, e: Error) -> Error {
+        e.with_key(&self.want.key)
+            .with_engine(self.client.observe.engine())
     }
 
     /// How much of `min_hold` is left: the record shall stay that long.

@@ -29,6 +29,7 @@ mod owner;
 mod pace;
 mod queue;
 mod reentrant;
+mod release;
 mod settings;
 mod token;
 
@@ -36,12 +37,13 @@ pub use crate::client::{Builder, Client, OnDisconnect};
 #[doc(hidden)]
 pub use crate::entered::Entered;
 pub use crate::error::{Error, ErrorKind, RunError};
-pub use crate::guard::{Guard, Held, Release};
+pub use crate::guard::{Guard, Held};
 pub use crate::key::{IntoKey, Key, MAX_KEY_BYTES, Namespace, join_key};
 pub use crate::lease::Lease;
 pub use crate::lock::{Lock, RwLock};
 pub use crate::multi::{All, all};
 pub use crate::owner::{OwnerId, Owners};
 pub use crate::reentrant::{Owner, holds_key};
+pub use crate::release::Release;
 pub use crate::settings::{Renew, Wait};
 pub use crate::token::FencingToken;

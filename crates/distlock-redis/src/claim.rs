@@ -203,17 +203,27 @@ impl RedisClaim {
             .run(&link, &self.shape.prune())
             .await
             .map_err(|fault| fault.error)?;
-        match left {
-            Value::Int(0) => self.look().await,
-            left => Ok(Look::Waiting(Standing::Waiting {
-                recheck: self.recheck(None, true).min(Duration::from_secs(2)),
-                holder: None,
-                ahead: match left {
-                    Value::Int(n) => u32::try_from(n).ok(),
-                    _ => None,
-                },
-            })),
+        let words = match &left {
+            Value::Array(words) => words.as_slice(),
+            _ => &[],
+        };
+        let ahead = number(words, 0).and_then(|n| u32::try_from(n).ok());
+        if ahead == Some(0) {
+            return self.look().await;
         }
+        // A head that is dead stands in the way until then.
+        let over = number(words, 1)
+            .and_then(|ms| u64::try_from(ms).ok())
+            .map(Duration::from_millis);
+        let recheck = self
+            .recheck(None, true)
+            .min(Duration::from_secs(2))
+            .min(over.unwrap_or(LONGEST));
+        Ok(Look::Waiting(Standing::Waiting {
+            recheck,
+            holder: None,
+            ahead,
+        }))
     }
 
     async fn settle(&mut self, look: Look) -> Result<Standing, DriverError> {

@@ -23,14 +23,14 @@ macro_rules! script {
 
 pub(crate) static MUTEX_ACQUIRE: Script = script!("mint", "mutex_acquire");
 pub(crate) static MUTEX_RELEASE: Script = script!("mutex_release");
-pub(crate) static FAIR_ACQUIRE: Script = script!("mint", "queue", "fair_acquire");
+pub(crate) static FAIR_ACQUIRE: Script = script!("mint", "pace", "queue", "fair_acquire");
 pub(crate) static FAIR_RELEASE: Script = script!("queue", "fair_release");
 pub(crate) static QUEUE_PRUNE: Script = script!("queue", "queue_prune");
-pub(crate) static READ_ACQUIRE: Script = script!("people", "line", "read_acquire");
+pub(crate) static READ_ACQUIRE: Script = script!("people", "pace", "line", "join", "read_acquire");
 pub(crate) static READ_RELEASE: Script = script!("line", "read_release");
-pub(crate) static WRITE_ACQUIRE: Script = script!("mint", "line", "write_acquire");
+pub(crate) static WRITE_ACQUIRE: Script = script!("mint", "pace", "line", "join", "write_acquire");
 pub(crate) static WRITE_RELEASE: Script = script!("line", "write_release");
-pub(crate) static SLOT_ACQUIRE: Script = script!("people", "line", "slot_acquire");
+pub(crate) static SLOT_ACQUIRE: Script = script!("people", "pace", "line", "join", "slot_acquire");
 pub(crate) static SLOT_RELEASE: Script = script!("line", "slot_release");
 pub(crate) static STRING_ACQUIRE: Script = script!("mint", "string_acquire");
 pub(crate) static STRING_RELEASE: Script = script!("string_release");

@@ -41,8 +41,9 @@ if ARGV[4] == '1' then
   elseif tonumber(redis.call('ZSCORE', KEYS[3], ARGV[1]) or 0) < now + WAIT / 2 then
     redis.call('ZADD', KEYS[3], string.format('%.0f', now + WAIT), ARGV[1])
   end
-  recheck = math.min(2000 + 100 * ahead, 10000)
-  redis.call('ZADD', KEYS[4], string.format('%.0f', now + 3 * recheck), ARGV[1])
+  local place
+  recheck, place = pace(ahead, ARGV[2])
+  redis.call('ZADD', KEYS[4], string.format('%.0f', now + place), ARGV[1])
   redis.call('PEXPIRE', KEYS[4], 86400000)
 end
 if left == -2 then

@@ -22,17 +22,6 @@ local function leave(line, seen, owner)
   if redis.call('ZREM', seen, owner) == 1 then redis.call('LREM', line, 1, owner) end
 end
 
--- Joins, or keeps the place; gives how many are ahead, and within how many ms to look again.
-local function join(line, seen, owner, now)
-  local ahead = redis.call('LPOS', line, owner)
-  if not ahead then ahead = redis.call('RPUSH', line, owner) - 1 end
-  local recheck = math.min(2000 + 100 * ahead, 10000)
-  redis.call('ZADD', seen, string.format('%.0f', now + 3 * recheck), owner)
-  redis.call('PEXPIRE', line, 86400000)
-  redis.call('PEXPIRE', seen, 86400000)
-  return ahead, recheck
-end
-
 -- Wakes the first in line: the writer, or all readers before the next writer, or as many as there are permits.
 local function wake(line, seen, channel, most)
   for place, owner in ipairs(waiting(line, seen, now_ms())) do

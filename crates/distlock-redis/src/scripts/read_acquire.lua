@@ -29,7 +29,7 @@ end
 if blocked and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then blocked = false end
 if writer or blocked then
   local ahead, recheck = false, 10000
-  if ARGV[4] == 'join' then ahead, recheck = join(KEYS[4], KEYS[5], ARGV[1], now) end
+  if ARGV[4] == 'join' then ahead, recheck = join(KEYS[4], KEYS[5], ARGV[1], now, ARGV[2]) end
   if not writer then recheck = math.min(recheck, 2000) end
   return {'wait', writer and left or -1, writer or '', '', ahead or redis.call('LLEN', KEYS[4]), recheck}
 end

@@ -36,7 +36,7 @@ end
 local turn = free > ahead and (ahead == 0 or ARGV[7] ~= 'any')
 if not mine and not turn then
   local recheck = 10000
-  if ARGV[7] == 'join' then ahead, recheck = join(KEYS[4], KEYS[5], ARGV[6], now) end
+  if ARGV[7] == 'join' then ahead, recheck = join(KEYS[4], KEYS[5], ARGV[6], now, ARGV[2]) end
   local next = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
   local left = next[2] and math.max(next[2] - now, 0) or -1
   if free > 0 then

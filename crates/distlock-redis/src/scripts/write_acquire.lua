@@ -39,6 +39,6 @@ if left ~= -2 then
   end
 end
 local ahead, recheck = false, 10000
-if ARGV[4] == 'join' then ahead, recheck = join(KEYS[3], KEYS[4], ARGV[1], now or now_ms()) end
+if ARGV[4] == 'join' then ahead, recheck = join(KEYS[3], KEYS[4], ARGV[1], now or now_ms(), ARGV[2]) end
 if left == -2 then recheck = math.min(recheck, 2000) end
 return {'wait', left, holder, record or '', ahead or redis.call('LLEN', KEYS[3]), recheck}

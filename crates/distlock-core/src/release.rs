@@ -1,0 +1,111 @@
+//! The end of a hold: the release, answered or handed to the clean-up.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::cleanup::Job;
+use crate::driver::{DriverError, LostReason, Reached, Released};
+use crate::error::Error;
+use crate::hold::HoldState;
+
+/// How a release ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// The lock was held until now.
+    Clean,
+    /// The lock was no longer held; somebody else may have held it meanwhile.
+    Lost(LostReason),
+    /// The release was answered only when repeated; whether the lock was held until now is not known.
+    Unsure,
+}
+
+/// The least time that a release may take before the caller is told that it goes on in the background.
+const RELEASE: Duration = Duration::from_secs(1);
+
+/// A claim on its way out: dropped unanswered, it goes to the clean-up.
+pub(crate) struct Leaving {
+    pub(crate) hold: Arc<HoldState>,
+    job: Option<Job>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            self.hold.client.cleanup.take(job);
+        }
+    }
+}
+
+pub(crate) fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
+    if hold.client.is_forked() {
+        return None;
+    }
+    let keep = hold.keep();
+    let (claim, permit) = hold.take()?;
+    let job = Some(Job {
+        claim,
+        want: hold.want.clone(),
+        permit,
+        keep,
+        unresolved: hold.unresolved,
+    });
+    Some(Leaving { hold, job })
+}
+
+/// Releases one hold.
+pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
+    if hold.client.is_forked() {
+        return Ok(Release::Lost(LostReason::Forked));
+    }
+    let told = hold.lost();
+    let Some(mut leaving) = leaving(hold.clone()) else {
+        // Another guard of this hold lives on.
+        return Ok(told.map_or(Release::Clean, Release::Lost));
+    };
+    let mut resent = false;
+    loop {
+        let Some(job) = leaving.job.as_mut() else {
+            return Ok(Release::Unsure);
+        };
+        let answer = {
+            let mut sent = pin!(job.claim.release(job.keep));
+            let first = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await;
+            match first {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => {
+                    // Sent: the next local contender's request will queue up behind it.
+                    job.permit = job.permit.take().and_then(|p| p.pass());
+                    // Once the lease is over there is nothing to wait for.
+                    let clock = hold.client.engine.clock();
+                    let over = hold.valid_until().max(clock.now() + RELEASE);
+                    match clock.deadline(over, sent).await {
+                        Some(answer) => answer,
+                        None => Err(DriverError::unavailable(
+                            Reached::Maybe,
+                            "no answer before the lease's end",
+                        )),
+                    }
+                }
+            }
+        };
+        match answer {
+            Ok(released) => {
+                // A claim with an unanswered attempt stays with the clean-up (by `leaving`'s drop).
+                if !job.unresolved {
+                    leaving.job = None;
+                }
+                return Ok(match (told, released) {
+                    (Some(reason), _) => Release::Lost(reason),
+                    (None, Released::Freed) => Release::Clean,
+                    (None, Released::NotHeld) if resent => Release::Unsure,
+                    (None, Released::NotHeld) => Release::Lost(LostReason::Taken),
+                });
+            }
+            // Once more at once (a connection that died while idle), then in the background.
+            Err(e) if e.retry && !resent && hold.is_held() => resent = true,
+            Err(e) => return Err(hold.name(Error::from_driver(e))),
+        }
+    }
+}
