@@ -8,6 +8,18 @@ use std::sync::LazyLock;
 
 /// Where the built examples are. Built here, because a single test may be run without them.
 static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
+    // `cargo test` of a whole package builds its examples, too; scripts/test says so.
+    if std::env::var_os("DISTLOCK_BUILT").is_none() {
+        build();
+    }
+    let test = std::env::current_exe().expect("a test has a path");
+    test.ancestors()
+        .nth(2)
+        .expect("target/<profile>/deps/<test>")
+        .join("examples")
+});
+
+fn build() {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "distlock", "--examples"]);
     if cfg!(feature = "redis") {
@@ -28,12 +40,7 @@ static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
         .status()
         .expect("cargo runs");
     assert!(built.success(), "the examples do not build");
-    let test = std::env::current_exe().expect("a test has a path");
-    test.ancestors()
-        .nth(2)
-        .expect("target/<profile>/deps/<test>")
-        .join("examples")
-});
+}
 
 fn command(name: &str) -> Command {
     let mut command = Command::new(EXAMPLES.join(name));
