@@ -187,6 +187,8 @@ impl Error {
     }
 
     pub(crate) fn timeout(waited: Duration, ahead: Option<u32>) -> Self {
+        // For people: microseconds of a wait mean nothing.
+        let waited = Duration::from_millis(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         let mut message = format!("not obtained within {waited:?}");
         if let Some(ahead) = ahead.filter(|n| *n > 0) {
             message.push_str(&format!(" ({ahead} ahead in line)"));
