@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod children;
+mod command;
 mod core;
 mod file;
 mod redis;
@@ -13,11 +14,11 @@ mod sample;
 
 use clap::Parser;
 
-/// Prints the tables of these parts: `core`, `file`, `redis`.
+/// Prints the tables of these parts: `core`, `file`, `command`, `redis`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
-    #[arg(default_values_t = ["core", "file", "redis"].map(String::from))]
+    #[arg(default_values_t = ["core", "file", "command", "redis"].map(String::from))]
     parts: Vec<String>,
     /// Shorter rounds, for a first look.
     #[arg(long)]
@@ -40,9 +41,10 @@ fn main() {
         let report = match part.as_str() {
             "core" | "memory" => core::measure(arguments.quick),
             "file" => file::measure(arguments.quick),
+            "command" => command::measure(arguments.quick),
             "redis" => redis::measure(arguments.quick),
             other => {
-                eprintln!("unknown part {other}: core, file, redis");
+                eprintln!("unknown part {other}: core, file, command, redis");
                 std::process::exit(64);
             }
         };
