@@ -4,14 +4,15 @@
 //! asked to look again. It promises little, and keeps what it promises: the conformance suite runs at the end.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_core::clock::Moment;
 use distlock_core::driver::{
-    Claim, Driver, DriverError, Grant, Hold, LostReason, Mode, Promises, Refusal, Released, Renewal,
-    Standing, TokenPromise, Want,
+    Claim, Driver, DriverError, Grant, Hold, Life, LostReason, Mode, Order, Promises, Refusal, Released,
+    Renewal, Standing, TokenPromise, Want,
 };
 use distlock_core::engine::Engine;
 use distlock_core::{FencingToken, OwnerId};
@@ -41,6 +42,7 @@ impl Toy {
 struct ToyDriver {
     toy: Toy,
     engine: Engine,
+    closed: Arc<AtomicBool>,
 }
 
 impl Driver for ToyDriver {
@@ -53,15 +55,26 @@ impl Driver for ToyDriver {
     }
 
     fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
-        if want.mode != Mode::Mutex {
-            return Err(DriverError::refused(Refusal::Unsupported(
-                "anything but a mutex".into(),
-            )));
+        // What is not promised is refused, before anything is asked of the engine.
+        if want.mode != Mode::Mutex || want.order == Order::Fifo || want.life == Life::Lease {
+            let why = "anything but a mutex without order, held by its process".into();
+            return Err(DriverError::refused(Refusal::Unsupported(why)));
+        }
+        let ttl = self.promises().ttl;
+        if !ttl.contains(&want.ttl) {
+            let why = format!(
+                "ttl {:?} is not in {:?} to {:?}",
+                want.ttl,
+                ttl.start(),
+                ttl.end()
+            );
+            return Err(DriverError::refused(Refusal::InvalidConfig(why)));
         }
         let record = self.engine.namespace().record(&want.key);
         Ok(Box::new(ToyClaim {
             toy: self.toy.clone(),
             engine: self.engine.clone(),
+            closed: self.closed.clone(),
             want,
             record,
             done: false,
@@ -93,6 +106,7 @@ impl Driver for ToyDriver {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
+        self.closed.store(true, Ordering::Release);
         Box::pin(ready(()))
     }
 }
@@ -101,6 +115,7 @@ impl Driver for ToyDriver {
 struct ToyClaim {
     toy: Toy,
     engine: Engine,
+    closed: Arc<AtomicBool>,
     want: Arc<Want>,
     record: String,
     /// Held once, or released: a claim serves one hold.
@@ -110,7 +125,7 @@ struct ToyClaim {
 #[async_trait]
 impl Claim for ToyClaim {
     async fn try_acquire(&mut self) -> Result<Standing, DriverError> {
-        if self.done {
+        if self.done || self.closed.load(Ordering::Acquire) {
             return Err(DriverError::closed());
         }
         let now = self.engine.clock().now();
@@ -170,6 +185,7 @@ impl Deployment for ToyDeployment {
             Ok(Arc::new(ToyDriver {
                 toy: self.0.clone(),
                 engine,
+                closed: Arc::default(),
             }) as Arc<dyn Driver>)
         })
         .await

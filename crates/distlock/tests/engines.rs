@@ -1,0 +1,174 @@
+//! The same few lines on every engine, told by nothing but the URL.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use distlock::driver::{Break, Order};
+use distlock::{ErrorKind, Locks, Release};
+
+/// What every engine must give to whoever only knows its URL.
+async fn use_it(url: &str) {
+    let (a, b) = (
+        Locks::connect(url).await.unwrap(),
+        Locks::connect(url).await.unwrap(),
+    );
+    assert!(
+        a.url()
+            .is_some_and(|shown| url.starts_with(shown.split('?').next().unwrap())),
+        "{:?}",
+        a.url()
+    );
+    let key = "order:close:42";
+    let wait = Duration::from_secs(10);
+
+    let held = a.mutex(key).reason("a test").acquire().await.unwrap();
+    let first = held.token().unwrap();
+    assert!(b.mutex(key).try_acquire().await.unwrap().is_none());
+    let e = b
+        .mutex(key)
+        .wait(Duration::from_millis(300))
+        .acquire()
+        .await
+        .unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Timeout, "{e}");
+    let listed = b.list("order:", None, 10).await.unwrap();
+    assert_eq!(listed.iter().map(|l| l.key.as_str()).collect::<Vec<_>>(), [key]);
+    assert_eq!(b.inspect(key).await.unwrap().holders.len(), 1);
+    held.verify().await.unwrap();
+
+    let waiter = tokio::spawn({
+        let b = b.clone();
+        async move {
+            b.mutex(key)
+                .order(Order::Fifo)
+                .wait(wait)
+                .acquire()
+                .await
+                .unwrap()
+        }
+    });
+    let waits = async {
+        while b.inspect(key).await.unwrap().waiters.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(wait, waits).await.expect("a waiter is seen");
+    assert_eq!(held.release().await.unwrap(), Release::Clean);
+    let next = waiter.await.unwrap();
+    assert!(next.token().unwrap() > first);
+
+    let lost = next.lost();
+    a.break_lock(
+        key,
+        Break {
+            expect: next.token(),
+            reason: Some("on purpose".into()),
+            ..Break::default()
+        },
+    )
+    .await
+    .unwrap();
+    tokio::time::timeout(wait, lost).await.unwrap();
+    drop(next);
+
+    let out = a
+        .mutex(key)
+        .wait(wait)
+        .run(async |held| Ok::<_, ()>(held.token()))
+        .await;
+    assert!(out.unwrap().unwrap() > first);
+    let both = (
+        a.rw("r").read().acquire().await.unwrap(),
+        b.rw("r").read().acquire().await.unwrap(),
+    );
+    assert!(a.rw("r").write().try_acquire().await.unwrap().is_none());
+    drop(both);
+    let slot = a.semaphore("s", 2).acquire().await.unwrap();
+    assert_eq!(slot.release().await.unwrap(), Release::Clean);
+    assert!(a.shutdown(wait).await && b.shutdown(wait).await);
+}
+
+#[tokio::test]
+async fn memory() {
+    // One engine per process: both clients share it.
+    use_it("memory:").await;
+}
+
+#[cfg(feature = "file")]
+#[tokio::test]
+async fn file() {
+    let dir = tempfile::tempdir().unwrap();
+    use_it(&format!("file://{}/locks?share=user", dir.path().display())).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn redis() {
+    use distlock_testkit::servers::{Redis, or_skip};
+    let Some(server) = or_skip(Redis::start().await) else {
+        return;
+    };
+    use_it(&server.url()).await;
+}
+
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn etcd() {
+    use distlock_testkit::servers::{Etcd, or_skip};
+    let Some(server) = or_skip(Etcd::start(1).await) else {
+        return;
+    };
+    use_it(&server.url()).await;
+}
+
+#[cfg(feature = "zookeeper")]
+#[tokio::test]
+async fn zookeeper() {
+    use distlock_testkit::servers::{ZooKeeper, or_skip};
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    use_it(&server.url()).await;
+}
+
+#[cfg(feature = "sql")]
+#[tokio::test]
+async fn postgres() {
+    use distlock_testkit::servers::{Postgres, or_skip};
+    let Some(server) = or_skip(Postgres::start().await) else {
+        return;
+    };
+    use_it(&server.url()).await;
+}
+
+#[cfg(feature = "sql")]
+#[tokio::test]
+async fn mariadb() {
+    use distlock_testkit::servers::{MariaDb, or_skip};
+    let Some(server) = or_skip(MariaDb::start().await) else {
+        return;
+    };
+    use_it(&server.url()).await;
+}
+
+#[tokio::test]
+async fn an_unknown_engine_or_parameter_names_the_known_ones() {
+    let e = Locks::connect("bogus://h").await.unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::InvalidConfig);
+    assert!(
+        e.to_string().contains("bogus") && e.to_string().contains("redis+sentinel"),
+        "{e}"
+    );
+    let e = Locks::connect("memory:?colour=red").await.unwrap_err();
+    assert!(
+        e.to_string().contains("colour") && e.to_string().contains("namespace"),
+        "{e}"
+    );
+    #[cfg(not(feature = "redis"))]
+    {
+        let e = Locks::connect("redis://h").await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unsupported);
+        assert!(e.to_string().contains("feature `redis`"), "{e}");
+    }
+}
