@@ -1,5 +1,10 @@
 //! The command line, as clap parses it.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "these comments are the help text, in which brackets are brackets"
+)]
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -59,16 +59,21 @@ async fn use_it(url: &str) {
     assert!(next.token().unwrap() > first);
 
     let lost = next.lost();
-    a.break_lock(
-        key,
-        Break {
-            expect: next.token(),
-            reason: Some("on purpose".into()),
-            ..Break::default()
-        },
-    )
-    .await
-    .unwrap();
+    let how = Break {
+        expect: next.token(),
+        reason: Some("on purpose".into()),
+        ..Break::default()
+    };
+    let broken = async {
+        // On etcd the token of a holder that waited is in its key only a moment after the grant.
+        while let Err(e) = a.break_lock(key, how.clone()).await {
+            assert_eq!(e.kind(), ErrorKind::NotHeld, "{e}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(wait, broken)
+        .await
+        .expect("the token is known");
     tokio::time::timeout(wait, lost).await.unwrap();
     drop(next);
 
