@@ -17,6 +17,7 @@ use crate::driver::{Claim, Want};
 use crate::engine::Engine;
 use crate::pace::Backoff;
 use crate::queue::Permit;
+use crate::release::send;
 
 /// How long one release may take before it is sent again.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -140,7 +141,8 @@ impl Job {
 
     /// One release; whether it was answered.
     async fn try_release(&mut self, clock: &Clock, until: Moment) -> bool {
-        match clock.timeout(ANSWER, self.claim.release(self.keep)).await {
+        let due = clock.now() + ANSWER.min(self.want.ttl);
+        match send(&mut *self.claim, self.keep, &mut self.permit, clock, due).await {
             Some(Ok(_)) => true,
             Some(Err(e)) if !e.retry => {
                 let key = &self.want.key;

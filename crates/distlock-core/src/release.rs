@@ -1,14 +1,17 @@
 //! The end of a hold: the release, answered or handed to the clean-up.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::cleanup::Job;
-use crate::driver::{DriverError, LostReason, Reached, Released};
+use crate::clock::{Clock, Moment};
+use crate::driver::{Claim, DriverError, LostReason, Reached, Released};
 use crate::error::Error;
 use crate::hold::HoldState;
+use crate::queue::Permit;
 
 /// How a release ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,24 @@ pub(crate) fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
     Some(Leaving { hold, job })
 }
 
+/// Sends one release, and waits for its answer at most until `due`. The permit goes to the next local contender as soon
+/// as the release is on its way: that one's request will queue up behind it.
+pub(crate) async fn send(
+    claim: &mut dyn Claim,
+    keep: Option<Duration>,
+    permit: &mut Option<Permit>,
+    clock: &Clock,
+    due: Moment,
+) -> Option<Result<Released, DriverError>> {
+    let mut sent = pin!(claim.release(keep));
+    let first = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await;
+    if let Poll::Ready(answer) = first {
+        return Some(answer);
+    }
+    *permit = permit.take().and_then(Permit::pass);
+    clock.deadline(due, sent).await
+}
+
 /// Releases one hold.
 pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
     if hold.client.is_forked() {
@@ -69,27 +90,16 @@ pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
         let Some(job) = leaving.job.as_mut() else {
             return Ok(Release::Unsure);
         };
-        let answer = {
-            let mut sent = pin!(job.claim.release(job.keep));
-            let first = std::future::poll_fn(|cx| Poll::Ready(sent.as_mut().poll(cx))).await;
-            match first {
-                Poll::Ready(answer) => answer,
-                Poll::Pending => {
-                    // Sent: the next local contender's request will queue up behind it.
-                    job.permit = job.permit.take().and_then(|p| p.pass());
-                    // Once the lease is over there is nothing to wait for.
-                    let clock = hold.client.engine.clock();
-                    let over = hold.valid_until().max(clock.now() + RELEASE);
-                    match clock.deadline(over, sent).await {
-                        Some(answer) => answer,
-                        None => Err(DriverError::unavailable(
-                            Reached::Maybe,
-                            "no answer before the lease's end",
-                        )),
-                    }
-                }
-            }
-        };
+        // Once the lease is over there is nothing to wait for.
+        let clock = hold.client.engine.clock();
+        let over = hold.valid_until().max(clock.now() + RELEASE);
+        let answer = send(&mut *job.claim, job.keep, &mut job.permit, clock, over).await;
+        let answer = answer.unwrap_or_else(|| {
+            Err(DriverError::unavailable(
+                Reached::Maybe,
+                "no answer before the lease's end",
+            ))
+        });
         match answer {
             Ok(released) => {
                 // A claim with an unanswered attempt stays with the clean-up (by `leaving`'s drop).

@@ -10,7 +10,7 @@ use std::time::Duration;
 use distlock_core::clock::{Clock, ManualClock};
 use distlock_core::driver::{Mode, Order};
 use distlock_core::memory::{Call, Fault, Memory, Rule};
-use distlock_core::{Client, Guard, Lock, Release};
+use distlock_core::{Client, Guard, Lock, Release, Renew};
 
 use crate::check::{self, Bounds, Violation};
 use crate::history::{Event, History, HowReleased, What};
@@ -80,12 +80,13 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
         .build()?;
     let local = tokio::task::LocalSet::new();
     let history = local.block_on(&runtime, simulate(seed, plan));
+    // A contender that is struck several times in a row waits out several unanswered looks of a lease each.
     let bounds = Bounds {
-        takeover: TTL * 4,
+        takeover: TTL * 10,
         death_at_once: false,
-        handoff: TTL * 4,
+        handoff: TTL * 10,
         told: MS(1),
-        dead_waiter: TTL * 4,
+        dead_waiter: TTL * 10,
     };
     let violations = check::all(&history, &bounds);
     let grants = history
@@ -259,7 +260,14 @@ async fn take(world: &World, process: u32, hold: u64, lock: Lock, dice: &mut Dic
             },
         )
     };
-    let lock = lock.wait(TTL * 3);
+    // Most waits outlast the bounds of the checkers: whoever is forgotten in line shows.
+    let lock = lock.wait(if dice.below(4) == 0 { TTL } else { TTL * 24 });
+    // Without renewal the guard's own deadline is all that keeps it from outstaying its lease.
+    let lock = if dice.below(3) == 0 {
+        lock.renew(Renew::Never)
+    } else {
+        lock
+    };
     // Some callers go away in the middle.
     let patience = if dice.below(4) == 0 {
         dice.time(TTL * 2)
