@@ -109,6 +109,8 @@ struct World {
     running: Cell<u32>,
     /// Clients that died.
     dead: RefCell<Vec<Client>>,
+    /// What they held. Kept to the end of the run: a guard that is forgotten would keep its runtime's files open.
+    left: RefCell<Vec<Guard>>,
 }
 
 impl World {
@@ -136,6 +138,7 @@ async fn simulate(seed: u64, plan: Plan) -> History {
         events: RefCell::default(),
         running: Cell::new(plan.clients),
         dead: RefCell::default(),
+        left: RefCell::default(),
     });
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for process in 1..=plan.clients {
@@ -338,7 +341,7 @@ async fn finish(world: &World, process: u32, hold: u64, guard: Guard, how: u64) 
     match how {
         0 => {
             world.record(process, What::Killed { victim: process });
-            std::mem::forget(guard);
+            world.left.borrow_mut().push(guard);
             false
         }
         1 | 2 => {
