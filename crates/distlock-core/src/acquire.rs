@@ -203,7 +203,7 @@ impl Plan {
                         );
                         return Err(self.name(Error::new(ErrorKind::Unavailable, why)));
                     }
-                    attempt = attempt.start_over().await?;
+                    attempt = attempt.start_over(deadline).await?;
                     continue;
                 }
                 Some(Ok(Standing::Waiting {
@@ -345,14 +345,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// Gives a grant back that came too late, and begins anew with the same permit.
-    async fn start_over(mut self) -> Result<Attempt<'a>, Error> {
+    async fn start_over(mut self, deadline: Moment) -> Result<Attempt<'a>, Error> {
         let permit = self.permit.take();
         let plan = self.plan;
+        let clock = plan.client.engine.clock();
+        let limit = deadline.min(clock.now() + self.want.ttl);
         if let Some(claim) = self.claim.as_mut()
-            && claim.release(None).await.is_ok()
+            && let Some(Ok(_)) = clock.deadline(limit, claim.release(None)).await
+            && !self.unresolved
         {
             self.claim = None;
         }
+        // Unanswered, it goes to the clean-up (by the drop of `self`).
         plan.attempt(permit)
     }
 }

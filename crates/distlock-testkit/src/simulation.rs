@@ -82,11 +82,11 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
     let history = local.block_on(&runtime, simulate(seed, plan));
     // A contender that is struck several times in a row waits out several unanswered looks of a lease each.
     let bounds = Bounds {
-        takeover: TTL * 10,
+        takeover: TTL * 32,
         death_at_once: false,
-        handoff: TTL * 10,
+        handoff: TTL * 32,
         told: MS(1),
-        dead_waiter: TTL * 10,
+        dead_waiter: TTL * 32,
     };
     let violations = check::all(&history, &bounds);
     let grants = history
@@ -150,7 +150,7 @@ async fn simulate(seed: u64, plan: Plan) -> History {
         strike(&world, &mut dice);
     }
     // Virtual time: a queue that is stuck would make this an endless loop, so the number of steps is bounded.
-    for _ in 0..2000 {
+    for _ in 0..4000 {
         if world.running.get() == 0 {
             break;
         }
@@ -194,13 +194,14 @@ fn strike(world: &World, dice: &mut Dice) {
     let faults = world.memory.faults();
     let call = [Call::Try, Call::Renew, Call::Release][dice.below(3) as usize];
     let delay = dice.time(TTL * 2);
-    let fault = match dice.below(7) {
+    let fault = match dice.below(8) {
         0 => Fault::NotSent,
         1 => Fault::LostReply,
         2 => Fault::Slow(delay),
         3 => Fault::Late(delay),
         4 => Fault::LateLost(delay),
         5 => Fault::Silent,
+        6 => Fault::SlowReply(delay),
         _ => Fault::SilentApplied,
     };
     faults.add(Rule::new(call, fault).times(1 + dice.below(3) as u32));
@@ -264,7 +265,7 @@ async fn take(world: &World, process: u32, hold: u64, lock: Lock, dice: &mut Dic
         )
     };
     // Most waits outlast the bounds of the checkers: whoever is forgotten in line shows.
-    let lock = lock.wait(if dice.below(4) == 0 { TTL } else { TTL * 24 });
+    let lock = lock.wait(if dice.below(4) == 0 { TTL } else { TTL * 64 });
     // Without renewal the guard's own deadline is all that keeps it from outstaying its lease.
     let lock = if dice.below(3) == 0 {
         lock.renew(Renew::Never)
@@ -275,7 +276,7 @@ async fn take(world: &World, process: u32, hold: u64, lock: Lock, dice: &mut Dic
     let patience = if dice.below(4) == 0 {
         dice.time(TTL * 2)
     } else {
-        TTL * 100
+        TTL * 200
     };
     let clock = Clock::Manual(world.time.clone());
     let guard = match clock.timeout(patience, lock.acquire()).await {

@@ -247,6 +247,11 @@ impl Request {
                 self.client.engine.clock().sleep(delay).await;
                 Ok(apply(self))
             }
+            Some(Fault::SlowReply(delay)) => {
+                let answer = apply(self);
+                self.client.engine.clock().sleep(delay).await;
+                Ok(answer)
+            }
             Some(Fault::Late(delay)) => self.later(delay, apply).await.map_err(|_| lost_reply()),
             Some(Fault::LateLost(delay)) => {
                 drop(self.later(delay, apply));

@@ -33,6 +33,8 @@ pub enum Fault {
     LostReply,
     /// Applied and answered after this time, unless the caller goes away before.
     Slow(Duration),
+    /// Applied at once, answered after this time.
+    SlowReply(Duration),
     /// Applied after this time although the caller may have gone away, or released, in between; answered if it
     /// still waits.
     Late(Duration),
