@@ -17,9 +17,11 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::coop;
 
 use crate::acquire::Plan;
 use crate::client::ClientInner;
@@ -72,14 +74,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    if let Ok(runtime) = Handle::try_current() {
-        // The one way to tell "inside a task" from "on a blocking thread of a runtime": tokio itself refuses to
-        // block inside a task.
-        let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
-        if !may_block {
-            let why = "a blocking call inside async code; use the async form, or spawn_blocking";
-            return Err(Error::new(ErrorKind::Unsupported, why));
-        }
+    if in_async_code() {
+        let why = "a blocking call inside async code; use the async form, or spawn_blocking";
+        return Err(Error::new(ErrorKind::Unsupported, why));
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     client.engine.spawn(async move {
@@ -88,6 +85,31 @@ where
     receiver
         .recv()
         .map_err(|_| Error::new(ErrorKind::Closed, "the engine thread ended"))
+}
+
+/// Whether this thread polls a future of tokio, so that blocking would stop others. A thread that merely belongs to a
+/// runtime (`spawn_blocking`, `block_in_place`) may block.
+///
+/// Told by the budget that tokio gives to every poll: nobody else's ever ends. Only inside of `unconstrained` is there
+/// none; there tokio's own refusal to block has to tell, which is a panic that the panic hook prints.
+fn in_async_code() -> bool {
+    // A poll's budget is counted in a byte.
+    const POLLS: usize = u8::MAX as usize + 1;
+    let Ok(runtime) = Handle::try_current() else {
+        return false;
+    };
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut taken = Vec::new();
+    while taken.len() < POLLS {
+        match coop::poll_proceed(&mut cx) {
+            Poll::Ready(one) => taken.push(one),
+            Poll::Pending => break,
+        }
+    }
+    let ended = taken.len() < POLLS;
+    // Given back, the latest first: each remembers what was left before it.
+    while taken.pop().is_some() {}
+    ended || catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_err()
 }
 
 impl Client {

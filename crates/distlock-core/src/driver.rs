@@ -30,6 +30,7 @@
 //! Sessions (an etcd lease, a ZooKeeper session) are private to the engine: renewal answers from local state, and
 //! a session that dies rings the bells of all its claims, so that the keeper asks at once.
 
+mod about;
 mod answer;
 mod error;
 mod holder;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
+pub use self::about::{About, host_name};
 pub use self::answer::{Grant, Hold, LostReason, Released, Renewal, Standing};
 pub use self::error::{DriverError, DriverErrorKind, Reached, Refusal};
 pub use self::holder::Holder;

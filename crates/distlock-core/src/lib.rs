@@ -30,6 +30,7 @@ mod pace;
 mod queue;
 mod reentrant;
 mod release;
+mod secret;
 mod settings;
 mod token;
 
@@ -45,5 +46,6 @@ pub use crate::multi::{All, all};
 pub use crate::owner::{OwnerId, Owners};
 pub use crate::reentrant::{Owner, holds_key};
 pub use crate::release::Release;
+pub use crate::secret::Secret;
 pub use crate::settings::{Renew, Wait};
 pub use crate::token::FencingToken;

@@ -3,11 +3,10 @@
 //! `distlock=1&mode=…&owner=…`, each value percent-encoded. Keys of other programs (Go's have an empty value) are
 //! contenders of a mutex.
 
-use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use distlock_core::FencingToken;
-use distlock_core::driver::{Holder, Kind, Mode, Want};
+use distlock_core::driver::{Holder, Kind, Mode, Want, host_name};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::wire::KeyValue;
@@ -29,7 +28,7 @@ pub(crate) fn encode(want: &Want) -> Vec<u8> {
     if let Some(reason) = &want.reason {
         add("reason", reason);
     }
-    if let Some(host) = host() {
+    if let Some(host) = host_name() {
         add("host", host);
     }
     add("pid", &std::process::id().to_string());
@@ -130,15 +129,6 @@ fn parse_mode(word: &str) -> Option<Mode> {
             of: word.strip_prefix("slot.")?.parse().ok()?,
         }),
     }
-}
-
-fn host() -> Option<&'static str> {
-    static HOST: OnceLock<Option<String>> = OnceLock::new();
-    let name = HOST.get_or_init(|| {
-        let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
-        Some(name).filter(|name| !name.is_empty())
-    });
-    name.as_deref()
 }
 
 #[cfg(test)]

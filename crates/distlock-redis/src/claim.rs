@@ -12,11 +12,11 @@ use distlock_core::driver::{
 };
 use redis::{Cmd, Value};
 
-use crate::about::Record;
 use crate::dial::Link;
 use crate::driver::Shared;
 use crate::fault::Fault;
 use crate::hub::{Armed, Watched};
+use crate::record::{self, Record};
 use crate::seen::is_owner;
 use crate::shape::{Call, Form, Shape, millis};
 
@@ -49,7 +49,7 @@ enum Look {
 
 impl RedisClaim {
     pub(crate) fn new(shared: Arc<Shared>, want: Arc<Want>, shape: Shape) -> Self {
-        let about = shared.about.write(&want);
+        let about = record::tail(&want);
         Self {
             shared,
             want,
@@ -146,7 +146,7 @@ impl RedisClaim {
                         Mode::Write if !stored.ends_with(":write") => Mode::Read,
                         mode => mode,
                     };
-                    let mut holder = self.shared.about.holder(&stored, mode, record.as_ref());
+                    let mut holder = record::holder(self.shared.client(), &stored, mode, record.as_ref());
                     holder.expires_in = left
                         .and_then(|ms| u64::try_from(ms).ok())
                         .map(Duration::from_millis);

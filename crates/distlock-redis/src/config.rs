@@ -1,8 +1,9 @@
 //! What the engine needs to know to open: where the servers are, and how names and values look.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use distlock_core::Secret;
 
 /// How to reach Redis and how to write locks there.
 #[derive(Debug, Clone)]
@@ -91,27 +92,6 @@ pub enum ValueFormat {
     Owner,
     /// 32 lower-case hexadecimal digits, as redis-py and node-redlock write.
     Hex,
-}
-
-/// A password. It never shows itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a password.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<redacted>")
-    }
 }
 
 impl Config {

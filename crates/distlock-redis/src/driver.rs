@@ -13,8 +13,8 @@ use distlock_core::engine::Engine;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
-use crate::about::About;
 use crate::claim::RedisClaim;
 use crate::config::{Config, Layout};
 use crate::dial::Dialer;
@@ -39,7 +39,6 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
     engine.spawn(Site::supervise(Arc::downgrade(&site)));
     let shared = Shared {
         hub: Hub::new(engine.clone(), links.clone()),
-        about: About::new(engine.owners().client()),
         renewals: Semaphore::new(IN_FLIGHT),
         closed: AtomicBool::new(false),
         links,
@@ -60,13 +59,16 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) links: Arc<Links>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) about: About,
     /// Limits the renewal scripts that are on their way.
     pub(crate) renewals: Semaphore,
     pub(crate) closed: AtomicBool,
 }
 
 impl Shared {
+    pub(crate) fn client(&self) -> Uuid {
+        self.engine.owners().client()
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         self.engine.clock()
     }

@@ -148,7 +148,7 @@ impl Inspect for RedisDriver {
             for key in keys {
                 let seen = self.0.see(&key).await?;
                 if seen.is_lock(self.0.is_string()) && page.len() < limit {
-                    page.push(seen.info(key, &self.0.about, self.0.is_string()));
+                    page.push(seen.info(key, self.0.client(), self.0.is_string()));
                 }
             }
             if !full {
@@ -163,7 +163,7 @@ impl Inspect for RedisDriver {
             .0
             .see(key)
             .await?
-            .info(key.clone(), &self.0.about, self.0.is_string()))
+            .info(key.clone(), self.0.client(), self.0.is_string()))
     }
 
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
@@ -201,7 +201,7 @@ impl Inspect for RedisDriver {
             }));
         }
         Ok(Seen::read(answer)?
-            .info(key.clone(), &self.0.about, self.0.is_string())
+            .info(key.clone(), self.0.client(), self.0.is_string())
             .holders)
     }
 

@@ -12,7 +12,6 @@
 
 #![forbid(unsafe_code)]
 
-mod about;
 mod claim;
 mod config;
 mod dial;
@@ -24,6 +23,7 @@ mod hub;
 mod inspect;
 mod links;
 mod names;
+mod record;
 mod renew;
 mod rights;
 mod script;
@@ -32,7 +32,8 @@ mod shape;
 mod site;
 mod url;
 
-pub use crate::config::{Config, Endpoint, Layout, Secret, Tls, ValueFormat};
+pub use crate::config::{Config, Endpoint, Layout, Tls, ValueFormat};
 pub use crate::driver::open;
 pub use crate::gate::{Stale, guarded_set};
 pub use crate::url::{UrlParts, parameters};
+pub use distlock_core::Secret;

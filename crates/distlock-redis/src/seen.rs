@@ -6,9 +6,10 @@ use std::time::Duration;
 use distlock_core::driver::{DriverError, Holder, Kind, LockInfo, Mode, Reached};
 use distlock_core::{FencingToken, Key};
 use redis::{FromRedisValue, Value};
+use uuid::Uuid;
 
-use crate::about::{About, Record};
 use crate::names::permit;
+use crate::record::{Record, holder};
 
 /// The script's answer.
 pub(crate) struct Seen {
@@ -80,7 +81,7 @@ impl Seen {
     }
 
     /// The lock for people.
-    pub(crate) fn info(&self, key: Key, about: &About, string_layout: bool) -> LockInfo {
+    pub(crate) fn info(&self, key: Key, client: Uuid, string_layout: bool) -> LockInfo {
         let mut info = LockInfo::free(key);
         info.token = self.record.as_ref().map(|r| FencingToken::new(r.number));
         let expires = |ms: i64| u64::try_from(ms).ok().map(Duration::from_millis);
@@ -111,7 +112,7 @@ impl Seen {
                     } else {
                         self.record.as_ref()
                     };
-                    let mut holder = about.holder(&field, mode, record);
+                    let mut holder = holder(client, &field, mode, record);
                     holder.expires_in = expires(if mode == Mode::Read { life } else { self.left });
                     info.holders.push(holder);
                 }
@@ -120,9 +121,9 @@ impl Seen {
                 info.kind = Some(Kind::Mutex);
                 let value = String::from_utf8_lossy(&self.contents[0]).into_owned();
                 info.holders
-                    .push(self.plain_holder(&value, about, expires(self.left)));
+                    .push(self.plain_holder(&value, client, expires(self.left)));
             }
-            "string" => self.permit_holders(&mut info, about),
+            "string" => self.permit_holders(&mut info, client),
             _ => {}
         }
         let waits = |owner: &String| {
@@ -132,19 +133,19 @@ impl Seen {
                 Some(Kind::ReadWrite) => Mode::Read,
                 _ => Mode::Mutex,
             };
-            about.holder(owner, mode, None)
+            holder(client, owner, mode, None)
         };
         info.waiters = self.queue.iter().map(waits).collect();
         info
     }
 
-    fn plain_holder(&self, value: &str, about: &About, expires_in: Option<Duration>) -> Holder {
-        let mut holder = about.holder(value, Mode::Mutex, self.record.as_ref());
+    fn plain_holder(&self, value: &str, client: Uuid, expires_in: Option<Duration>) -> Holder {
+        let mut holder = holder(client, value, Mode::Mutex, self.record.as_ref());
         holder.expires_in = expires_in;
         holder
     }
 
-    fn permit_holders(&self, info: &mut LockInfo, about: &About) {
+    fn permit_holders(&self, info: &mut LockInfo, client: Uuid) {
         let Some(of) = self.permits() else { return };
         info.kind = Some(Kind::Semaphore { of });
         let owners: HashMap<[u8; 16], &str> = self
@@ -161,7 +162,7 @@ impl Seen {
             let mut holder = match owner {
                 Some(owner) => {
                     let record = self.people.get(*owner).and_then(|text| Record::parse(text));
-                    about.holder(owner, Mode::Slot { of }, record.as_ref())
+                    holder(client, owner, Mode::Slot { of }, record.as_ref())
                 }
                 None => Holder::new(
                     id.iter().map(|b| format!("{b:02x}")).collect::<String>(),

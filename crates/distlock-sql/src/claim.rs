@@ -11,13 +11,13 @@ use distlock_core::driver::{
 };
 use rand::RngExt;
 
-use crate::about::{About, in_micros, micros};
 use crate::kind::kind_word;
 use crate::people;
 use crate::postgres::Seat;
 use crate::state::{Ask, Found, State};
 use crate::statement::{Arg, Verb};
 use crate::store::{Backend, Lane, Store};
+use crate::times::{in_micros, micros};
 use crate::watch::{Entry, Watch};
 
 /// How often a change that lost against another client's is made again.
@@ -51,12 +51,12 @@ pub(crate) struct RowClaim {
 }
 
 impl RowClaim {
-    pub(crate) fn new(store: Arc<Store>, watch: Arc<Watch>, host: &str, want: Arc<Want>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, watch: Arc<Watch>, want: Arc<Want>) -> Self {
         Self {
             name: store.engine.namespace().record(&want.key),
             owner: want.owner.to_string(),
             kind: kind_word(want.mode.kind()),
-            about: About::of(&want, host).write(),
+            about: crate::people::about(&want),
             ttl: in_micros(want.ttl),
             joined: !want.mode.is_exclusive(),
             lane: Lane::default(),

@@ -1,9 +1,9 @@
 //! What the engine needs to know to open: where the servers are, and how locks are kept there.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_core::driver::{DriverError, Refusal};
 
 /// The kind of database.
@@ -62,27 +62,6 @@ pub struct Tls {
     pub cert: Option<PathBuf>,
     /// A PEM file of our own key.
     pub key: Option<PathBuf>,
-}
-
-/// A password. It never shows itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a password.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<redacted>")
-    }
 }
 
 /// How to reach a database and how to keep locks there.

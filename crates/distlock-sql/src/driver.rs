@@ -20,7 +20,6 @@ use crate::watch::Watch;
 pub(crate) struct RowDriver {
     pub(crate) store: Arc<Store>,
     watch: Arc<Watch>,
-    host: String,
 }
 
 impl RowDriver {
@@ -29,7 +28,6 @@ impl RowDriver {
         crate::purge::start(&store);
         Ok(Self {
             watch: Arc::new(Watch::new(store.clone())),
-            host: crate::about::host_name(),
             store,
         })
     }
@@ -65,7 +63,6 @@ impl Driver for RowDriver {
         Ok(Box::new(RowClaim::new(
             self.store.clone(),
             self.watch.clone(),
-            &self.host,
             want,
         )))
     }

@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Reached, Refusal};
 use distlock_core::{FencingToken, Key};
 
-use crate::about::{About, in_micros};
 use crate::driver::RowDriver;
 use crate::people;
 use crate::state::State;
 use crate::statement::{Arg, Verb};
 use crate::store::{Lane, unreadable};
+use crate::times::in_micros;
 
 const TRIES: u32 = 20;
 
@@ -64,7 +64,7 @@ impl Inspect for RowDriver {
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
         let name = self.store.engine.namespace().record(key);
         let client = self.store.engine.owners().client();
-        let about = About::reason(how.reason.as_deref()).write();
+        let about = crate::people::broken(how.reason.as_deref());
         let mut lane = Lane::default();
         for tries in 1..=TRIES {
             let seen = self.store.look(&mut lane, &name).await?;

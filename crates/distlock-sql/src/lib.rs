@@ -8,7 +8,6 @@
 //! The statements are the files in `sql/`; each says what it does and why it is right.
 #![forbid(unsafe_code)]
 
-mod about;
 mod claim;
 mod config;
 mod doctor;
@@ -27,6 +26,7 @@ mod state;
 mod statement;
 mod store;
 mod table;
+mod times;
 mod tls;
 pub mod tx;
 pub mod versioned;
@@ -37,7 +37,8 @@ use std::sync::Arc;
 use distlock_core::driver::{Driver, DriverError};
 use distlock_core::engine::Engine;
 
-pub use crate::config::{Config, Dialect, Host, Layout, Secret, Tls, parameters};
+pub use crate::config::{Config, Dialect, Host, Layout, Tls, parameters};
+pub use distlock_core::Secret;
 
 /// Opens the engine. Connections are made when they are first needed, so the database may be down meanwhile.
 ///

@@ -7,9 +7,9 @@ use distlock_core::driver::DriverError;
 use rand::RngExt;
 use tracing::debug;
 
-use crate::about::in_micros;
 use crate::statement::{Arg, Verb};
 use crate::store::{Lane, Store};
+use crate::times::in_micros;
 
 /// Rows looked at in one statement.
 const PAGE: i64 = 1000;

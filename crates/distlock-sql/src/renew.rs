@@ -7,11 +7,11 @@ use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
 use futures_util::FutureExt;
 use futures_util::future::{join, join_all};
 
-use crate::about::{About, in_micros};
 use crate::config::Dialect;
 use crate::state::{BROKEN, State};
 use crate::statement::{Arg, Verb};
 use crate::store::{Lane, Store};
+use crate::times::in_micros;
 
 /// Holds per statement.
 const PAGE: usize = 500;
@@ -134,7 +134,7 @@ fn why(state: Option<&State>, owner: &str) -> LostReason {
     match state {
         Some(s) if s.owner == owner => LostReason::Expired,
         Some(s) if s.owner == BROKEN => LostReason::Broken {
-            reason: About::read(&s.about).why(),
+            reason: crate::people::why(s),
         },
         _ => LostReason::Taken,
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use distlock_core::FencingToken;
-use distlock_core::driver::{Claim, DriverError, Grant, Line, Mode, Reached, Released, Standing, Want};
+use distlock_core::driver::{
+    About, Claim, DriverError, Grant, Line, Mode, Reached, Released, Standing, Want,
+};
 
 use crate::driver::Shared;
 use crate::kinds::{LEASES, LOCKS};
@@ -37,7 +39,7 @@ pub(crate) struct ZooKeeperClaim {
 impl ZooKeeperClaim {
     pub(crate) fn new(shared: Arc<Shared>, want: Arc<Want>, path: String) -> Self {
         let acl = shared.config.acl;
-        let data = shared.about.write(&want);
+        let data = About::of(&want).to_string().into_bytes();
         let line = |label| Recipe::Line(Taking::new(Seat::new(path.clone(), label, data.clone(), acl)));
         let recipe = match want.mode {
             Mode::Mutex => line(Label::Lock),
@@ -72,7 +74,7 @@ impl Claim for ZooKeeperClaim {
         let eyes = Eyes {
             want: &self.want,
             session: &session,
-            about: &self.shared.about,
+            client: self.shared.client(),
             watches: &self.shared.watches,
         };
         let (found, chased) = match &mut self.recipe {

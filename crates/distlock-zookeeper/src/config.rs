@@ -1,8 +1,8 @@
 //! What the engine needs to know to open.
 
-use std::fmt;
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_core::driver::{DriverError, Refusal};
 
 /// The port of a host that names none.
@@ -36,27 +36,6 @@ pub enum Acl {
     Open,
     /// Only those who authenticate as we do ([`Config::auth`]). Contenders without those rights cannot wait.
     Creator,
-}
-
-/// A password, with the user's name. It never shows itself.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a password.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
-    }
-
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<redacted>")
-    }
 }
 
 /// The names that [`Config::set`] knows.

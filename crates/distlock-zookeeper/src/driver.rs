@@ -11,9 +11,9 @@ use distlock_core::driver::{
 use distlock_core::engine::Engine;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use uuid::Uuid;
 use zookeeper_client::Error;
 
-use crate::about::About;
 use crate::claim::ZooKeeperClaim;
 use crate::config::Config;
 use crate::path::Paths;
@@ -40,7 +40,6 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
     let paths = Paths::new(&config.chroot, engine.namespace())?;
     let session = Session::open(&engine, &config).await?;
     let shared = Arc::new(Shared {
-        about: About::new(engine.owners().client()),
         watches: Watches::start(&engine),
         registry: Registry::default(),
         ceiling: session.timeout(),
@@ -63,7 +62,6 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) config: Config,
     pub(crate) paths: Paths,
-    pub(crate) about: About,
     pub(crate) watches: Watches,
     pub(crate) registry: Registry,
     /// The timeout of the first session.
@@ -73,6 +71,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn client(&self) -> Uuid {
+        self.engine.owners().client()
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use uuid::Uuid;
 use zookeeper_client::{Client, Error, MultiWriteError};
 
-use crate::about::permits;
 use crate::call::fault;
+use crate::contender::{self, permits};
 use crate::doctor;
 use crate::driver::{Shared, ZooKeeperDriver};
 use crate::kinds::{LEASES, LOCKS, children, data};
@@ -122,7 +122,10 @@ impl Shared {
         for (node, read) in nodes.iter().zip(join_all(reads).await) {
             people.push(read?.map(|(data, stat)| {
                 let mode = mode(&data, node);
-                (self.about.read(&node.name, mode, &data, &stat), mode)
+                (
+                    contender::read(self.client(), &node.name, mode, &data, &stat),
+                    mode,
+                )
             }));
         }
         Ok(people)
@@ -160,9 +163,9 @@ impl Shared {
             writer.add_delete(path, None).map_err(fault)?;
             if grace.is_some() && (at == 0 || node.label == Label::Lease) {
                 let path = blocker(path, node);
-                let about = self.about.grace(how.reason.as_deref());
+                let about = contender::grace(how.reason.as_deref());
                 writer
-                    .add_create(&path, &about, &ephemeral(self.config.acl))
+                    .add_create(&path, about.as_bytes(), &ephemeral(self.config.acl))
                     .map_err(fault)?;
                 kept.push(path);
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use distlock_core::driver::{DriverError, Kind, Refusal, Want};
 use zookeeper_client::Error;
 
-use crate::about::permits;
 use crate::call::fault;
+use crate::contender::permits;
 use crate::node::{Label, Node, line};
 use crate::session::Session;
 

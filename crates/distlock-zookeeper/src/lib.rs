@@ -11,10 +11,10 @@
 
 #![forbid(unsafe_code)]
 
-mod about;
 mod call;
 mod claim;
 mod config;
+mod contender;
 mod doctor;
 mod driver;
 mod inspect;
@@ -30,5 +30,6 @@ mod supervisor;
 mod taking;
 mod watches;
 
-pub use crate::config::{Acl, Config, Secret, parameters};
+pub use crate::config::{Acl, Config, parameters};
 pub use crate::driver::open;
+pub use distlock_core::Secret;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use distlock_core::driver::{DriverError, Holder, Kind, Line, Reached};
 use zookeeper_client::Error;
 
-use crate::about::permits;
 use crate::call::fault;
+use crate::contender::permits;
 use crate::kinds::{children, data, mismatch, other_line};
 use crate::node::{Node, line};
 use crate::seat::{At, Seat};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use distlock_core::driver::{DriverError, Holder, Line, Reached, Want};
 use distlock_core::line::{Turn, turn};
+use uuid::Uuid;
 use zookeeper_client::Error;
 
-use crate::about::About;
 use crate::call::fault;
 use crate::kinds::{data, mismatch, not_a_semaphore, other_line};
 use crate::node::Node;
@@ -28,7 +28,7 @@ pub(crate) enum Found {
 pub(crate) struct Eyes<'a> {
     pub(crate) want: &'a Want,
     pub(crate) session: &'a Arc<Session>,
-    pub(crate) about: &'a About,
+    pub(crate) client: Uuid,
     pub(crate) watches: &'a Watches,
 }
 
@@ -40,7 +40,7 @@ impl Eyes<'_> {
             label => label.mode(),
         };
         let seen = data(self.session, &format!("{dir}/{}", node.name)).await?;
-        Ok(seen.map(|(data, stat)| self.about.read(&node.name, mode, &data, &stat)))
+        Ok(seen.map(|(data, stat)| crate::contender::read(self.client, &node.name, mode, &data, &stat)))
     }
 
     /// Watches a node, unless `watched` does: whether it is still there. Its data is read along, because a read

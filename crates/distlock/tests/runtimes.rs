@@ -49,6 +49,19 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
+/// Counts the panics of this thread from now on, caught ones too.
+fn panics_of_this_thread() -> Arc<AtomicUsize> {
+    let (count, thread) = (Arc::new(AtomicUsize::new(0)), std::thread::current().id());
+    let (counted, others) = (count.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().id() == thread {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        others(panic);
+    }));
+    count
+}
+
 /// Polls until it holds; the time limit is only there to end a test that fails.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
@@ -229,9 +242,27 @@ fn a_blocking_call_inside_async_code_is_refused_and_on_a_blocking_thread_it_work
     let engine = Engine::Memory(Memory::new());
     let a = engine.client();
     let rt = runtime();
-    let e = rt.block_on(async { a.blocking().mutex("k").acquire().unwrap_err() });
-    assert_eq!(e.kind(), distlock::ErrorKind::Unsupported);
-    assert!(e.to_string().contains("spawn_blocking"), "{e}");
+    // Refused quietly: not by a panic that the panic hook tells of.
+    let panics = panics_of_this_thread();
+    let refused = || {
+        let e = a.blocking().mutex("k").acquire().unwrap_err();
+        assert_eq!(e.kind(), distlock::ErrorKind::Unsupported);
+        assert!(e.to_string().contains("spawn_blocking"), "{e}");
+    };
+    rt.block_on(async { refused() });
+    rt.block_on(async { tokio::task::LocalSet::new().run_until(async { refused() }).await });
+    assert_eq!(panics.load(Ordering::Relaxed), 0);
+    rt.block_on(tokio::task::unconstrained(async { refused() }));
+    // The task goes on with the budget that it had.
+    rt.block_on(async {
+        refused();
+        let mut polls = 0;
+        while tokio::task::coop::has_budget_remaining() && polls < 1000 {
+            tokio::task::coop::consume_budget().await;
+            polls += 1;
+        }
+        assert!((100..1000).contains(&polls), "{polls}");
+    });
     let b = a.clone();
     let blocking = async {
         tokio::task::spawn_blocking(move || b.blocking().mutex("k").acquire())

@@ -1,0 +1,133 @@
+//! What an engine stores beside a lock about a contender.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{Holder, Mode, Want};
+use crate::owner::OwnerId;
+
+/// Who a contender is, beyond its place: a JSON object for people who look, never used to decide who holds.
+///
+/// ```
+/// # use distlock_core::driver::About;
+/// let mut about = About::here();
+/// about.reason = Some("nightly report".into());
+/// assert_eq!(About::from_json(about.to_string().as_bytes()), Some(about));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct About {
+    /// The owner, for engines whose places do not name it.
+    pub owner: Option<String>,
+    /// The label of its client.
+    pub label: Option<String>,
+    /// Its reason.
+    pub reason: Option<String>,
+    /// The number of permits of its semaphore.
+    pub permits: Option<u32>,
+    /// Its host's name.
+    pub host: Option<String>,
+    /// Its process id, in its own PID namespace.
+    pub pid: Option<u32>,
+}
+
+impl About {
+    /// This process.
+    pub fn here() -> Self {
+        Self {
+            host: host_name().map(Into::into),
+            pid: Some(std::process::id()),
+            ..Self::default()
+        }
+    }
+
+    /// This process, wanting this.
+    pub fn of(want: &Want) -> Self {
+        Self {
+            owner: Some(want.owner.to_string()),
+            label: want.label.as_deref().map(Into::into),
+            reason: want.reason.as_deref().map(Into::into),
+            permits: match want.mode {
+                Mode::Slot { of } => Some(of),
+                _ => None,
+            },
+            ..Self::here()
+        }
+    }
+
+    /// Reads what `to_string` wrote. `None` if it is not a JSON object; a field of another type than ours is left
+    /// out, for others may have written it.
+    pub fn from_json(stored: &[u8]) -> Option<Self> {
+        let Value::Object(fields) = serde_json::from_slice(stored).ok()? else {
+            return None;
+        };
+        let text = |name| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let number = |name| {
+            fields
+                .get(name)
+                .and_then(Value::as_u64)
+                .and_then(|n| n.try_into().ok())
+        };
+        Some(Self {
+            owner: text("owner"),
+            label: text("label"),
+            reason: text("reason"),
+            permits: number("permits"),
+            host: text("host"),
+            pid: number("pid"),
+        })
+    }
+
+    /// The contender that is stored as `owner`, as the client `client` sees it.
+    pub fn holder(self, owner: impl Into<String>, mode: Mode, client: Uuid) -> Holder {
+        let mut holder = Holder::new(owner, mode);
+        holder.label = self.label;
+        holder.reason = self.reason;
+        holder.host = self.host;
+        holder.pid = self.pid;
+        holder.here = holder
+            .owner
+            .parse::<OwnerId>()
+            .is_ok_and(|owner| owner.client == client);
+        holder
+    }
+}
+
+/// The JSON object that is stored; what is not known is left out.
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = Map::new();
+        for (name, text) in [
+            ("owner", &self.owner),
+            ("label", &self.label),
+            ("reason", &self.reason),
+            ("host", &self.host),
+        ] {
+            if let Some(text) = text {
+                fields.insert(name.into(), text.as_str().into());
+            }
+        }
+        for (name, number) in [("permits", self.permits), ("pid", self.pid)] {
+            if let Some(number) = number {
+                fields.insert(name.into(), number.into());
+            }
+        }
+        write!(f, "{}", Value::Object(fields))
+    }
+}
+
+/// The name of this host, if it has one that can be read.
+pub fn host_name() -> Option<&'static str> {
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    let name = NAME.get_or_init(|| {
+        #[cfg(unix)]
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        #[cfg(not(unix))]
+        let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+        Some(name).filter(|name| !name.is_empty())
+    });
+    name.as_deref()
+}
