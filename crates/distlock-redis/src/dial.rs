@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_core::clock::Clock;
 use distlock_core::driver::{DriverError, Reached, Refusal};
 use redis::aio::MultiplexedConnection;
@@ -14,7 +15,7 @@ use redis::{
     ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, TlsCertificates, Value,
 };
 
-use crate::config::{Config, Secret, Tls};
+use crate::config::{Config, Tls};
 use crate::fault::{Fault, Then, connecting, is_noscript};
 use crate::script::Script;
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_core::driver::{DriverError, Refusal};
 
-use crate::config::{Config, Endpoint, Layout, Secret, Tls, ValueFormat};
+use crate::config::{Config, Endpoint, Layout, Tls, ValueFormat};
 
 /// A URL that was taken apart already; everything is percent-decoded.
 #[derive(Clone, Copy, Default)]
