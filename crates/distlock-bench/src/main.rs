@@ -11,14 +11,15 @@ mod file;
 mod redis;
 mod report;
 mod sample;
+mod sql;
 
 use clap::Parser;
 
-/// Prints the tables of these parts: `core`, `file`, `command`, `redis`.
+/// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `mysql`, `postgres`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
-    #[arg(default_values_t = ["core", "file", "command", "redis"].map(String::from))]
+    #[arg(default_values_t = ["core", "file", "command", "redis", "mysql", "postgres"].map(String::from))]
     parts: Vec<String>,
     /// Shorter rounds, for a first look.
     #[arg(long)]
@@ -43,8 +44,10 @@ fn main() {
             "file" => file::measure(arguments.quick),
             "command" => command::measure(arguments.quick),
             "redis" => redis::measure(arguments.quick),
+            "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick),
+            "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick),
             other => {
-                eprintln!("unknown part {other}: core, file, command, redis");
+                eprintln!("unknown part {other}: core, file, command, redis, mysql, postgres");
                 std::process::exit(64);
             }
         };

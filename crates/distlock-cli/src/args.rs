@@ -111,6 +111,9 @@ pub(crate) enum Command {
     Conformance(ConformanceArgs),
     /// Measure acquire and release
     Bench(BenchArgs),
+    /// Make or show the table of locks in MySQL, MariaDB or PostgreSQL
+    #[cfg(feature = "sql")]
+    Sql(SqlArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -299,4 +302,28 @@ pub(crate) struct BenchArgs {
     /// How many tasks at once, each with a key of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) tasks: u16,
+}
+
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SqlArgs {
+    #[command(subcommand)]
+    pub(crate) what: SqlCommand,
+}
+
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum SqlCommand {
+    /// Make the table if it is missing; a table of that name that is not ours is refused
+    Migrate(SqlUrl),
+    /// Print the table's definition, for those who make it themselves; nothing is contacted
+    Schema(SqlUrl),
+}
+
+#[cfg(feature = "sql")]
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SqlUrl {
+    /// The database: mysql://…, postgres://…, or a name from [urls] in the configuration file [default: --url]
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
 }

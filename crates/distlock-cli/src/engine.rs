@@ -17,6 +17,12 @@ impl Engine {
         Self { url }
     }
 
+    /// Its URL; `None` is the default engine.
+    #[cfg(feature = "sql")]
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
     /// Makes a client of it.
     ///
     /// # Errors

@@ -61,6 +61,8 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Doctor => cmd::doctor::doctor(common),
         Command::Conformance(args) => cmd::conformance::conformance(common, args),
         Command::Bench(args) => cmd::bench::bench(common, args),
+        #[cfg(feature = "sql")]
+        Command::Sql(args) => cmd::sql::sql(common, args),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "distlock", &mut std::io::stdout());
             Exit::OK

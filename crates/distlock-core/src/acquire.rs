@@ -57,6 +57,7 @@ impl Drop for Attempt<'_> {
             want: self.want.clone(),
             permit: self.permit.take(),
             keep: None,
+            not_before: None,
             unresolved: self.unresolved,
         });
     }

@@ -44,6 +44,8 @@ pub(crate) struct Job {
     pub(crate) want: Arc<Want>,
     pub(crate) permit: Option<Permit>,
     pub(crate) keep: Option<Duration>,
+    /// Not released earlier: something that was done under the lock may still arrive.
+    pub(crate) not_before: Option<Moment>,
     /// Whether an attempt was never answered and may still arrive.
     pub(crate) unresolved: bool,
 }
@@ -58,7 +60,8 @@ impl Cleanup {
 
     /// Takes over a claim. Never blocks; works on any thread, with or without a runtime.
     pub(crate) fn take(&self, job: Job) {
-        let pending = Pending::new(&self.pending);
+        // Nobody shall wait for a lock that is kept on purpose.
+        let pending = job.not_before.is_none().then(|| Pending::new(&self.pending));
         let clock = self.engine.clock().clone();
         self.engine.spawn(job.run(clock, pending));
     }
@@ -120,7 +123,10 @@ impl Drop for Pending {
 }
 
 impl Job {
-    async fn run(mut self, clock: Clock, pending: Pending) {
+    async fn run(mut self, clock: Clock, pending: Option<Pending>) {
+        if let Some(due) = self.not_before {
+            clock.sleep_until(due).await;
+        }
         let until = clock.now() + self.want.ttl;
         let mut pace = Backoff::within(self.want.ttl);
         while !self.try_release(&clock, until).await {

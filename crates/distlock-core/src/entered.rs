@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tracing::{Instrument, debug_span, warn};
 
+use crate::commit::{decided, undecided};
 use crate::driver::LostReason;
 use crate::error::RunError;
 use crate::guard::{Guard, Held, until_lost};
@@ -64,6 +65,57 @@ impl Entered {
             (Some(reason), Ok(_)) => Err(RunError::Lost { reason, value: None }),
             (_, out) => out,
         }
+    }
+
+    /// Runs `body`, commits what it returned, and releases after that. The second half of
+    /// [`Lock::run_then_commit`](crate::Lock::run_then_commit).
+    ///
+    /// # Errors
+    /// As [`Lock::run_then_commit`](crate::Lock::run_then_commit), except [`RunError::Lock`].
+    ///
+    /// # Cancel safety
+    /// As [`Lock::run_then_commit`](crate::Lock::run_then_commit).
+    pub async fn run_then_commit<T, X, E, F, Fut, C, Done>(
+        self,
+        body: F,
+        commit: C,
+    ) -> Result<T, RunError<E, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = Result<(T, X), E>>,
+        C: FnOnce(X) -> Done,
+        Done: Future<Output = Result<(), E>>,
+    {
+        let held = self.held();
+        let before = |reason| RunError::Lost { reason, value: None };
+        let (value, transaction) = match &self.taken {
+            None => body(held.clone()).await.map_err(RunError::Body)?,
+            Some(guard) => until_lost(
+                guard.held(),
+                reentrant::within(guard.holds().to_vec(), body(held.clone())),
+            )
+            .await
+            .map_err(before)?
+            .map_err(RunError::Body)?,
+        };
+        if let Some((_, reason)) = held.lost_reason() {
+            return Err(before(reason));
+        }
+        // Never dropped at a loss: that would not take back what is on its way.
+        undecided(held.holds());
+        commit(transaction).await.map_err(RunError::Body)?;
+        decided(held.holds());
+        let mut lost = held.lost_reason().map(|(_, reason)| reason);
+        if let Some(guard) = self.taken {
+            match guard.release().await {
+                Ok(Release::Lost(reason)) => lost = lost.or(Some(reason)),
+                Ok(_) => {}
+                Err(e) => {
+                    warn!(target: "distlock", key = %held.key(), error = %e, "a release was not confirmed")
+                }
+            }
+        }
+        told(lost, Ok(value))
     }
 
     /// As [`run`](Self::run), on this thread.

@@ -259,6 +259,10 @@ impl Held {
     pub(crate) fn of(holds: Vec<Arc<HoldState>>) -> Self {
         Self { holds }
     }
+
+    pub(crate) fn holds(&self) -> &[Arc<HoldState>] {
+        &self.holds
+    }
 }
 
 /// Polls `body` until it ends or a hold is lost, whichever is first. The loss is looked at before each poll and

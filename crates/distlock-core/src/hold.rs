@@ -1,7 +1,7 @@
 //! One hold: what the guard, its views and the keeper share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::{Duration, SystemTime};
@@ -36,6 +36,8 @@ pub(crate) struct HoldState {
     /// The end of the lease, margin taken off. It only grows, and only while the hold is not lost.
     valid_until: AtomicU64,
     lost: AtomicBool,
+    /// Commits under this lock of which nobody knows whether they happened.
+    undecided: AtomicU32,
     /// How many warnings about `expect` were given.
     warned: AtomicU8,
     custody: Mutex<Custody>,
@@ -91,6 +93,7 @@ impl HoldState {
             ttl: AtomicU64::new(ttl.as_nanos() as u64),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             lost: AtomicBool::new(false),
+            undecided: AtomicU32::new(0),
             warned: AtomicU8::new(0),
             custody: Mutex::new(Custody {
                 claim: Some(held.claim),
@@ -247,6 +250,22 @@ impl HoldState {
     pub(crate) fn name(&self, e: Error) -> Error {
         e.with_key(&self.want.key)
             .with_engine(self.client.observe.engine())
+    }
+
+    /// A commit under this lock begins; until [`decided`](Self::decided) nothing may release the lock.
+    pub(crate) fn undecided(&self) {
+        self.undecided.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It is known what became of a commit.
+    pub(crate) fn decided(&self) {
+        self.undecided.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The moment before which the lock may not be released, because of a commit that may still arrive.
+    pub(crate) fn kept_until(&self) -> Option<Moment> {
+        let undecided = self.undecided.load(Ordering::Acquire) > 0;
+        undecided.then(|| self.valid_until() + pace::margin(self.ttl()))
     }
 
     /// How much of `min_hold` is left: the record shall stay that long.

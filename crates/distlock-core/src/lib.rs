@@ -15,6 +15,7 @@ mod admin;
 pub mod blocking;
 mod cleanup;
 mod client;
+mod commit;
 mod entered;
 mod error;
 mod guard;
@@ -35,6 +36,7 @@ mod settings;
 mod token;
 
 pub use crate::client::{Builder, Client, OnDisconnect};
+pub use crate::commit::{CommitError, Committed, Uncommitted};
 #[doc(hidden)]
 pub use crate::entered::Entered;
 pub use crate::error::{Error, ErrorKind, RunError};

@@ -221,6 +221,54 @@ impl Lock {
         self.enter().await?.run(body).await
     }
 
+    /// Takes the lock, runs `body`, commits the transaction that it returned, and releases the lock after that: by
+    /// construction, whoever is granted next reads what was committed.
+    ///
+    /// The body returns its value and the open transaction; `commit` ends it. A body that lost its lock is dropped,
+    /// and with it the transaction. A commit that has begun is not dropped. If it gives an error, or this future is
+    /// dropped meanwhile, nobody knows whether it happened: the lock is then kept until its lease has run out, as by
+    /// [`Guard::release_after`]. (Nested in a `run` of the same key, it is the outer lock that is kept.)
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use distlock_core::{Client, memory::Memory};
+    /// # struct Tx; impl Tx { async fn commit(self) -> Result<(), std::io::Error> { Ok(()) } }
+    /// # async fn begin() -> Result<Tx, std::io::Error> { Ok(Tx) }
+    /// # let locks = Client::builder().memory(&Memory::new())?;
+    /// let balance = locks.mutex("account:7").run_then_commit(
+    ///     async |_held| {
+    ///         let tx = begin().await?;
+    ///         // read, decide, write in `tx`
+    ///         Ok::<_, std::io::Error>((42, tx))
+    ///     },
+    ///     async |tx| tx.commit().await,
+    /// );
+    /// assert_eq!(balance.await.unwrap(), 42);
+    /// # Ok::<(), distlock_core::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::Lock`] when the lock was not obtained. [`RunError::Lost`] with the value when the lock was lost
+    /// while the commit was under way, which has happened; without a value when it was lost before, and nothing was
+    /// committed. [`RunError::Body`] with the error of the body or of the commit.
+    ///
+    /// # Cancel safety
+    /// Dropped while the body runs, it drops the body and releases in the background. Dropped while the commit is
+    /// under way, it keeps the lock until its lease has run out.
+    pub async fn run_then_commit<T, X, E, F, Fut, C, Done>(
+        self,
+        body: F,
+        commit: C,
+    ) -> Result<T, RunError<E, T>>
+    where
+        F: FnOnce(Held) -> Fut,
+        Fut: Future<Output = Result<(T, X), E>>,
+        C: FnOnce(X) -> Done,
+        Done: Future<Output = Result<(), E>>,
+    {
+        self.enter().await?.run_then_commit(body, commit).await
+    }
+
     /// The first half of [`run`](Self::run): takes the lock, or re-enters. For `#[locked]`.
     ///
     /// # Errors

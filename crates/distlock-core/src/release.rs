@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::cleanup::Job;
 use crate::clock::{Clock, Moment};
 use crate::driver::{Claim, DriverError, LostReason, Reached, Released};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
 use crate::queue::Permit;
 
@@ -46,12 +46,14 @@ pub(crate) fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
         return None;
     }
     let keep = hold.keep();
+    let not_before = hold.kept_until();
     let (claim, permit) = hold.take()?;
     let job = Some(Job {
         claim,
         want: hold.want.clone(),
         permit,
         keep,
+        not_before,
         unresolved: hold.unresolved,
     });
     Some(Leaving { hold, job })
@@ -85,6 +87,11 @@ pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
         // Another guard of this hold lives on.
         return Ok(told.map_or(Release::Clean, Release::Lost));
     };
+    if leaving.job.as_ref().is_some_and(|job| job.not_before.is_some()) {
+        let why =
+            "nobody knows whether a commit under this lock happened: it is kept until its lease has run out";
+        return Err(hold.name(Error::new(ErrorKind::OutcomeUnknown, why)));
+    }
     let mut resent = false;
     loop {
         let Some(job) = leaving.job.as_mut() else {

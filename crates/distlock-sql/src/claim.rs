@@ -11,6 +11,7 @@ use distlock_core::driver::{
 };
 use rand::RngExt;
 
+use crate::config::Layout;
 use crate::kind::kind_word;
 use crate::people;
 use crate::postgres::Seat;
@@ -95,6 +96,7 @@ impl RowClaim {
         self.over = true;
         self.seat = None;
         self.entry = Some(self.watch.add(&self.name, &self.owner, &self.want.bell));
+        let token = token.filter(|_| self.store.config.layout == Layout::Row);
         Standing::Held(Grant {
             token: token.map(|t| FencingToken::new(t.unsigned_abs())),
             valid_until: sent + self.want.ttl,
@@ -208,7 +210,7 @@ impl RowClaim {
         let Backend::Postgres { listener, .. } = &self.store.backend else {
             return false;
         };
-        if self.want.line == Line::Never {
+        if self.want.line == Line::Never || self.store.config.layout != Layout::Row {
             return false;
         }
         if self.seat.is_none() {

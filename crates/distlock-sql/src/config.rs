@@ -42,6 +42,9 @@ pub enum Layout {
     /// The database's own session locks on a connection per lock (`mode=session`): free at once when the holder's
     /// connection ends.
     Session,
+    /// The table of ShedLock (`layout=shedlock`), shared with Java's scheduled jobs: mutexes with a lease, without
+    /// tokens.
+    ShedLock,
 }
 
 /// A database server's address.
@@ -100,6 +103,7 @@ pub struct Config {
 pub fn parameters() -> &'static [&'static str] {
     &[
         "mode",
+        "layout",
         "table",
         "create",
         "tls",
@@ -122,7 +126,7 @@ impl Config {
             user: None,
             password: None,
             database: None,
-            table: "distlock_locks".into(),
+            table: TABLE.into(),
             create: true,
             layout: Layout::Row,
             tls: None,
@@ -227,13 +231,25 @@ impl Config {
     /// [`Refusal::InvalidConfig`] for an unknown name or a value out of range; it says what is allowed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), DriverError> {
         match name {
-            "mode" => {
-                self.layout = match value {
-                    "row" => Layout::Row,
-                    "session" => Layout::Session,
-                    _ => return Err(invalid(format!("mode={value}: it may be row or session"))),
+            "mode" => match (value, self.layout) {
+                ("row", Layout::Session) => self.layout = Layout::Row,
+                ("row", _) => {}
+                ("session", Layout::ShedLock) => return Err(shedlock_has_rows()),
+                ("session", _) => self.layout = Layout::Session,
+                _ => return Err(invalid(format!("mode={value}: it may be row or session"))),
+            },
+            "layout" => match (value, self.layout) {
+                ("distlock", Layout::ShedLock) => self.layout = Layout::Row,
+                ("distlock", _) => {}
+                ("shedlock", Layout::Session) => return Err(shedlock_has_rows()),
+                ("shedlock", _) => {
+                    self.layout = Layout::ShedLock;
+                    if self.table == TABLE {
+                        self.table = "shedlock".into();
+                    }
                 }
-            }
+                _ => return Err(invalid(format!("layout={value}: it may be distlock or shedlock"))),
+            },
             "table" => {
                 self.table = value.into();
                 self.quoted_table()?;
@@ -291,13 +307,21 @@ impl Config {
     /// The statements that make the table, for those who make it themselves.
     ///
     /// # Errors
-    /// [`Refusal::InvalidConfig`] for a bad table name.
+    /// [`Refusal::InvalidConfig`] for a bad table name, and for `mode=session`, which keeps no table.
     pub fn schema(&self) -> Result<String, DriverError> {
-        crate::table::ddl(self.dialect, &self.quoted_table()?)
+        if self.layout == Layout::Session {
+            return Err(invalid("mode=session keeps no table".into()));
+        }
+        crate::table::ddl(self.dialect, self.layout, &self.quoted_table()?)
     }
 }
 
+const TABLE: &str = "distlock_locks";
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+
+fn shedlock_has_rows() -> DriverError {
+    invalid("layout=shedlock keeps locks as rows; it cannot be combined with mode=session".into())
+}
 
 pub(crate) fn invalid(why: String) -> DriverError {
     DriverError::refused(Refusal::InvalidConfig(why))

@@ -106,7 +106,7 @@ async fn examine_mysql(pool: &mysql::Pool) -> Result<Vec<Finding>, Fault> {
     let sql = "SELECT VERSION(), @@global.read_only, @@global.wait_timeout, @@global.innodb_flush_log_at_trx_commit, \
         @@global.log_bin, @@global.binlog_format, @@global.sync_binlog, CONNECTION_ID()";
     type Row = (String, i64, i64, i64, i64, String, i64, u64);
-    let mut conn = pool.connect().await?;
+    let mut conn = pool.connect_any().await?;
     let row = conn
         .query_first::<Row, _>(sql)
         .await

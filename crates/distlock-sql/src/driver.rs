@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{
-    Claim, Death, Driver, DriverError, Hold, Inspect, Loss, MAX_TTL, Orders, Promises, Renewal, TokenPromise,
-    Wakes, Want,
+    Claim, Death, Driver, DriverError, Hold, Inspect, Loss, MAX_TTL, Mode, Order, Orders, Promises, Refusal,
+    Renewal, TokenPromise, Wakes, Want,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::claim::RowClaim;
-use crate::config::{Config, Dialect, invalid};
+use crate::config::{Config, Dialect, Layout, invalid};
+use crate::fault::unsupported;
 use crate::store::Store;
 use crate::watch::Watch;
 
@@ -25,7 +26,9 @@ pub(crate) struct RowDriver {
 impl RowDriver {
     pub(crate) fn new(engine: distlock_core::engine::Engine, config: Config) -> Result<Self, DriverError> {
         let store = Arc::new(Store::new(engine, config)?);
-        crate::purge::start(&store);
+        if store.config.layout == Layout::Row {
+            crate::purge::start(&store);
+        }
         Ok(Self {
             watch: Arc::new(Watch::new(store.clone())),
             store,
@@ -52,6 +55,12 @@ impl Driver for RowDriver {
         promises.death = Death::AtTtl;
         promises.lease_records = true;
         promises.keep = true;
+        if self.store.config.layout == Layout::ShedLock {
+            promises.order = Orders::Any;
+            (promises.shared, promises.slots) = (false, false);
+            promises.token = TokenPromise::None;
+            promises.wakes = Wakes::Paced;
+        }
         promises
     }
 
@@ -60,6 +69,9 @@ impl Driver for RowDriver {
             return Err(DriverError::closed());
         }
         within(&want, &self.promises())?;
+        if self.store.config.layout == Layout::ShedLock {
+            self.fits_shedlock(&want)?;
+        }
         Ok(Box::new(RowClaim::new(
             self.store.clone(),
             self.watch.clone(),
@@ -85,6 +97,21 @@ impl Driver for RowDriver {
 
     fn inspect(&self) -> Option<&dyn Inspect> {
         Some(self)
+    }
+}
+
+impl RowDriver {
+    /// Refuses what ShedLock's table has no place for.
+    fn fits_shedlock(&self, want: &Want) -> Result<(), DriverError> {
+        if want.mode != Mode::Mutex || want.order == Order::Fifo {
+            return Err(unsupported("layout=shedlock has mutexes in no order only"));
+        }
+        let name = self.store.engine.namespace().record(&want.key);
+        if name.chars().count() > 64 {
+            let why = format!("{name}: ShedLock's table has names of at most 64 characters");
+            return Err(DriverError::refused(Refusal::InvalidKey(why)));
+        }
+        Ok(())
     }
 }
 

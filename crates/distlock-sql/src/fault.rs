@@ -37,7 +37,12 @@ impl Fault {
     pub(crate) fn into_error(self) -> DriverError {
         match self {
             Self::Unanswered(e) => DriverError::unavailable(Reached::Maybe, e),
-            Self::Conflict(e) | Self::NoTable(e) | Self::ReadOnly(e) | Self::Unsent(e) | Self::Unable(e) => {
+            Self::ReadOnly(e) => {
+                let fix =
+                    "this server takes no writes; name the primary, or all hosts of its group, in the URL";
+                DriverError::unavailable(Reached::No, format!("{fix} ({e})"))
+            }
+            Self::Conflict(e) | Self::NoTable(e) | Self::Unsent(e) | Self::Unable(e) => {
                 DriverError::unavailable(Reached::No, e)
             }
             Self::Denied(why) => invalid(why),

@@ -68,7 +68,7 @@ impl Inspect for RowDriver {
         let mut lane = Lane::default();
         for tries in 1..=TRIES {
             let seen = self.store.look(&mut lane, &name).await?;
-            let owned = seen.taken() && !seen.owner.starts_with('=');
+            let owned = seen.taken() && seen.token > 0 && !seen.owner.starts_with('=');
             if let Some(expect) = how.expect {
                 let have = owned.then(|| FencingToken::new(seen.token.unsigned_abs()));
                 if have != Some(expect) {

@@ -38,7 +38,7 @@ pub(crate) fn why(state: &State) -> Option<String> {
 pub(crate) fn holders(state: &State, client: Uuid) -> Vec<Holder> {
     let head = state.taken().then(|| {
         let mut holder = read(&state.about).holder(&state.owner, state.head_mode(), client);
-        let token = (!state.owner.starts_with('=')).then_some(state.token);
+        let token = (state.token > 0 && !state.owner.starts_with('=')).then_some(state.token);
         holder.token = token.map(|t| FencingToken::new(t.unsigned_abs()));
         timed(holder, state.since, state.expires, state.now)
     });

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::config::Dialect;
+use crate::config::{Dialect, Layout};
 
 /// What a statement does; each is a file in `sql/<dialect>/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +41,27 @@ impl Verb {
         !matches!(self, Self::Release | Self::Write | Self::Insert)
     }
 
-    fn source(self, dialect: Dialect) -> &'static str {
+    fn source(self, dialect: Dialect, layout: Layout) -> &'static str {
         macro_rules! sql {
             ($name:literal) => {
                 match dialect {
                     Dialect::Postgres => include_str!(concat!("sql/postgres/", $name, ".sql")),
                     Dialect::Mysql => include_str!(concat!("sql/mysql/", $name, ".sql")),
                 }
+            };
+        }
+        if layout == Layout::ShedLock {
+            return match self {
+                Self::Acquire => sql!("shedlock/acquire"),
+                Self::Release => sql!("shedlock/release"),
+                Self::Look => sql!("shedlock/look"),
+                Self::Write => sql!("shedlock/write"),
+                Self::Insert => sql!("shedlock/insert"),
+                Self::Renew => sql!("shedlock/renew"),
+                Self::Held => sql!("shedlock/held"),
+                Self::List => sql!("shedlock/list"),
+                // Nobody is notified, and Java relies on it that a row that was once there stays.
+                Self::Mark | Self::Page | Self::Purge => "",
             };
         }
         match self {
@@ -87,8 +101,8 @@ impl Verb {
 pub(crate) struct Statements([String; Verb::COUNT]);
 
 impl Statements {
-    pub(crate) fn new(dialect: Dialect, table: &str) -> Self {
-        Self(Verb::ALL.map(|verb| fill(verb.source(dialect), dialect, table)))
+    pub(crate) fn new(dialect: Dialect, layout: Layout, table: &str) -> Self {
+        Self(Verb::ALL.map(|verb| fill(verb.source(dialect, layout), dialect, table)))
     }
 
     pub(crate) fn text(&self, verb: Verb) -> &str {
@@ -190,8 +204,13 @@ mod tests {
 
     #[test]
     fn every_statement_is_complete() {
-        for dialect in [Dialect::Postgres, Dialect::Mysql] {
-            let statements = Statements::new(dialect, "locks");
+        for (dialect, layout) in [
+            (Dialect::Postgres, Layout::Row),
+            (Dialect::Mysql, Layout::Row),
+            (Dialect::Postgres, Layout::ShedLock),
+            (Dialect::Mysql, Layout::ShedLock),
+        ] {
+            let statements = Statements::new(dialect, layout, "locks");
             for (i, verb) in Verb::ALL.into_iter().enumerate() {
                 assert_eq!(verb as usize, i);
                 let text = statements.text(verb);
@@ -199,7 +218,11 @@ mod tests {
                     !text.contains('{') && !text.contains("--"),
                     "{dialect:?} {verb:?}: {text}"
                 );
-                assert_eq!(text.is_empty(), dialect == Dialect::Mysql && verb == Verb::Mark);
+                let absent = match layout {
+                    Layout::ShedLock => matches!(verb, Verb::Mark | Verb::Page | Verb::Purge),
+                    _ => dialect == Dialect::Mysql && verb == Verb::Mark,
+                };
+                assert_eq!(text.is_empty(), absent, "{dialect:?} {layout:?} {verb:?}");
             }
         }
     }

@@ -53,7 +53,7 @@ pub(crate) struct Lane {
 impl Store {
     pub(crate) fn new(engine: Engine, config: Config) -> Result<Self, DriverError> {
         let table = config.quoted_table()?;
-        let statements = Statements::new(config.dialect, &table);
+        let statements = Statements::new(config.dialect, config.layout, &table);
         let channel = format!("distlock_{:016x}", fnv(&table));
         let backend = match config.dialect {
             Dialect::Postgres => {

@@ -6,7 +6,7 @@ use distlock_core::driver::DriverError;
 use mysql_async::prelude::Queryable;
 use tokio::sync::Mutex;
 
-use crate::config::{Dialect, invalid};
+use crate::config::{Dialect, Layout, invalid};
 use crate::fault::Fault;
 use crate::statement::fill;
 use crate::store::{Backend, Store};
@@ -16,10 +16,12 @@ use crate::{mysql, postgres};
 const COMMENT: &str = "distlock locks 1";
 
 /// The statements that make the table.
-pub(crate) fn ddl(dialect: Dialect, table: &str) -> Result<String, DriverError> {
-    let source = match dialect {
-        Dialect::Postgres => include_str!("sql/postgres/schema.sql"),
-        Dialect::Mysql => include_str!("sql/mysql/schema.sql"),
+pub(crate) fn ddl(dialect: Dialect, layout: Layout, table: &str) -> Result<String, DriverError> {
+    let source = match (dialect, layout) {
+        (Dialect::Postgres, Layout::ShedLock) => include_str!("sql/postgres/shedlock/schema.sql"),
+        (Dialect::Mysql, Layout::ShedLock) => include_str!("sql/mysql/shedlock/schema.sql"),
+        (Dialect::Postgres, _) => include_str!("sql/postgres/schema.sql"),
+        (Dialect::Mysql, _) => include_str!("sql/mysql/schema.sql"),
     };
     Ok(fill(source, dialect, table))
 }
@@ -48,40 +50,57 @@ impl Table {
         if self.is_seen() {
             return Ok(());
         }
-        let table = &store.config.table;
-        let mut comment = self::comment(store).await.map_err(Fault::into_error)?;
-        if comment.is_none() {
-            let ddl = store.config.schema()?;
-            if !store.config.create {
-                return Err(invalid(format!(
-                    "the table {table} is missing (create=false); its definition:\n{ddl}"
-                )));
-            }
-            match make(store, &ddl).await {
-                // Another client made it at the same moment.
-                Ok(()) | Err(Fault::Conflict(_)) => {}
-                Err(Fault::Denied(why)) => {
-                    let why = format!(
-                        "the table {table} is missing and cannot be made ({why}); its definition:\n{ddl}"
-                    );
-                    return Err(invalid(why));
-                }
-                Err(fault) => return Err(fault.into_error()),
-            }
-            comment = self::comment(store).await.map_err(Fault::into_error)?;
+        prepare(store).await?;
+        self.seen.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migration {
+    /// The table was made.
+    Made,
+    /// The table was there already, as it should be.
+    Unchanged,
+}
+
+/// Makes the table if it is missing and that is allowed; refuses one that is not ours.
+pub(crate) async fn prepare(store: &Store) -> Result<Migration, DriverError> {
+    let table = &store.config.table;
+    let mut done = Migration::Unchanged;
+    let mut comment = self::comment(store).await.map_err(Fault::into_error)?;
+    if comment.is_none() {
+        let ddl = store.config.schema()?;
+        if !store.config.create {
+            return Err(invalid(format!(
+                "the table {table} is missing (create=false); its definition:\n{ddl}"
+            )));
         }
-        match comment.as_deref() {
-            Some(COMMENT) => {
-                self.seen.store(true, Ordering::Release);
-                Ok(())
+        match make(store, &ddl).await {
+            Ok(()) => done = Migration::Made,
+            // Another client made it at the same moment.
+            Err(Fault::Conflict(_)) => {}
+            Err(Fault::Denied(why)) => {
+                let why = format!(
+                    "the table {table} is missing and cannot be made ({why}); its definition:\n{ddl}"
+                );
+                return Err(invalid(why));
             }
-            // Made by another client that has not commented it yet.
-            None => Err(Fault::Unable(format!("the table {table} is being made").into()).into_error()),
-            Some(other) => Err(invalid(format!(
-                "the table {table} is not one of ours (its comment is {other:?}, not {COMMENT:?}); choose another \
-                 with table="
-            ))),
+            Err(fault) => return Err(fault.into_error()),
         }
+        comment = self::comment(store).await.map_err(Fault::into_error)?;
+    }
+    match comment.as_deref() {
+        Some(COMMENT) => Ok(done),
+        // Java's table says nothing of itself; that it has other columns is told by the first statement.
+        Some(_) if store.config.layout == Layout::ShedLock => Ok(done),
+        // Made by another client that has not commented it yet.
+        None => Err(Fault::Unable(format!("the table {table} is being made").into()).into_error()),
+        Some(other) => Err(invalid(format!(
+            "the table {table} is not one of ours (its comment is {other:?}, not {COMMENT:?}); choose another with \
+             table="
+        ))),
     }
 }
 
@@ -96,10 +115,12 @@ async fn comment(store: &Store) -> Result<Option<String>, Fault> {
             let client = pool.connector().connect(&store.engine).await?;
             let sql = "SELECT coalesce(obj_description(to_regclass($1::text)::oid, 'pg_class'), '') \
                 WHERE to_regclass($1::text) IS NOT NULL";
-            let row = client
-                .query_opt(sql, &[&table])
-                .await
-                .map_err(|e| postgres::fault(e, false))?;
+            let failed = |e| postgres::fault(e, false);
+            let statement = client.prepare(sql).await.map_err(failed)?;
+            // A pooler that passes server processes on meets the statement of the first session in the second.
+            let second = pool.connector().connect(&store.engine).await?;
+            second.prepare(sql).await.map_err(failed)?;
+            let row = client.query_opt(&statement, &[&table]).await.map_err(failed)?;
             Ok(row.map(|row| row.get(0)))
         }
         Backend::Mysql(pool) => {

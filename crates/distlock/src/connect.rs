@@ -165,7 +165,7 @@ impl LocksBuilder {
     }
 
     /// The parameters that every engine knows.
-    fn parameters(self, location: &mut Location) -> Result<Builder, Error> {
+    pub(crate) fn parameters(self, location: &mut Location) -> Result<Builder, Error> {
         let mut builder = self.builder;
         if let Some(namespace) = location.take("namespace") {
             builder = builder.namespace(namespace);
@@ -213,7 +213,10 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         #[cfg(feature = "zookeeper")]
         "zk" => zookeeper::open(builder, location).await,
         #[cfg(feature = "sql")]
-        "mysql" | "mariadb" | "postgres" | "postgresql" => sql::open(builder, location).await,
+        "mysql" | "mariadb" | "postgres" | "postgresql" => {
+            let config = crate::sql::of(location)?;
+            builder.build(|engine| distlock_sql::open(engine, config)).await
+        }
         scheme => Err(unknown(scheme)),
     }
 }
@@ -344,24 +347,5 @@ mod zookeeper {
         builder
             .build(|engine| distlock_zookeeper::open(engine, config))
             .await
-    }
-}
-
-#[cfg(feature = "sql")]
-mod sql {
-    use distlock_sql::{Config, parameters};
-
-    use super::*;
-
-    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
-        let hosts = location.host_ports()?;
-        let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
-        let (user, password) = (location.user.as_deref(), location.password.as_deref());
-        let mut config = Config::from_url(&location.scheme, user, password, &hosts, &location.path)
-            .map_err(Error::from_driver)?;
-        location.set_all(parameters(), |name, value| {
-            config.set(name, value).map_err(Error::from_driver)
-        })?;
-        builder.build(|engine| distlock_sql::open(engine, config)).await
     }
 }

@@ -9,6 +9,8 @@ mod connect;
     allow(dead_code)
 )]
 mod location;
+#[cfg(feature = "sql")]
+pub mod sql;
 
 pub use distlock_core::driver::Order;
 pub use distlock_core::*;

@@ -9,6 +9,8 @@ pub(crate) mod inspect;
 pub(crate) mod lease;
 pub(crate) mod ls;
 pub(crate) mod run;
+#[cfg(feature = "sql")]
+pub(crate) mod sql;
 
 use std::io::Write;
 

@@ -15,6 +15,7 @@ mod passing;
 mod place;
 mod reading;
 mod signals;
+mod sql;
 mod stage;
 mod terminal;
 mod texts;

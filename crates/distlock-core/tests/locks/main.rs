@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod commit;
 mod holding;
 mod scopes;
 mod settings;

@@ -88,6 +88,11 @@ impl Pool {
             .unwrap_or_else(|_| Err(Fault::Unanswered("the runtime ended".into())))
     }
 
+    /// A connection to look at the server, whether or not it takes writes.
+    pub(crate) async fn connect_any(&self) -> Result<Conn, Fault> {
+        self.connector.connect_any(self.engine.clock()).await
+    }
+
     /// A connection of one's own, outside of the pool.
     pub(crate) async fn connect(&self) -> Result<Conn, Fault> {
         self.connector.connect(self.engine.clock()).await
@@ -170,7 +175,7 @@ pub(crate) async fn exec(conn: &mut Conn, text: &str, values: &[Value]) -> Resul
     })
 }
 
-fn cells(row: Row) -> Vec<Cell> {
+pub(crate) fn cells(row: Row) -> Vec<Cell> {
     let cell = |value| match value {
         Value::Bytes(bytes) => Cell::Text(String::from_utf8_lossy(&bytes).into_owned()),
         Value::Int(n) => Cell::Int(n),

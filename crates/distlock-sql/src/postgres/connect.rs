@@ -18,9 +18,10 @@ use crate::fault::Fault;
 const SESSION: &str = "SELECT set_config(name, CASE name \
         WHEN 'lock_timeout' THEN '2000' \
         WHEN 'default_transaction_isolation' THEN 'read committed' \
+        WHEN 'TimeZone' THEN 'UTC' \
         WHEN 'synchronous_commit' THEN CASE setting WHEN 'off' THEN 'on' ELSE setting END \
         ELSE '0' END, false) \
-    FROM pg_settings WHERE name IN ('lock_timeout', 'default_transaction_isolation', 'synchronous_commit', \
+    FROM pg_settings WHERE name IN ('lock_timeout', 'default_transaction_isolation', 'synchronous_commit', 'TimeZone', \
         'idle_session_timeout', 'idle_in_transaction_session_timeout')";
 
 /// Opens connections to whichever of the hosts takes writes.

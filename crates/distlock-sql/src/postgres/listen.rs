@@ -17,6 +17,9 @@ use super::Connector;
 /// How often the session is asked whether it is still there: a dead peer is silent.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
+/// What the session says to itself; no row has such a notice, which has a space.
+const ECHO: &str = "echo";
+
 /// Waiters by the name of their row.
 type Seats = HashMap<String, Vec<Waiter>>;
 
@@ -34,7 +37,8 @@ pub(crate) struct Listener {
     connector: Connector,
     channel: String,
     seats: Arc<Mutex<Seats>>,
-    live: watch::Sender<bool>,
+    /// Whether notices arrive; `None` until that is known for the first time.
+    live: watch::Sender<Option<bool>>,
     started: Once,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -78,7 +82,7 @@ impl Listener {
             connector,
             channel,
             seats: Arc::default(),
-            live: watch::Sender::new(false),
+            live: watch::Sender::new(None),
             started: Once::new(),
             task: Mutex::default(),
         }
@@ -101,15 +105,15 @@ impl Listener {
         };
         self.started.call_once(|| self.start());
         let mut live = self.live.subscribe();
-        let listens = live.wait_for(|live| *live);
+        let listens = live.wait_for(|live| live.is_some());
         let listens = self.engine.clock().timeout(Duration::from_secs(1), listens).await;
-        let listens = matches!(listens, Some(Ok(_)));
+        let listens = matches!(listens, Some(Ok(live)) if *live == Some(true));
         (seat, listens)
     }
 
     /// Whether notices arrive at present.
     pub(crate) fn is_live(&self) -> bool {
-        *self.live.borrow()
+        *self.live.borrow() == Some(true)
     }
 
     fn start(&self) {
@@ -129,7 +133,7 @@ impl Listener {
         if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
             task.abort();
         }
-        self.live.send_replace(false);
+        self.live.send_replace(Some(false));
     }
 }
 
@@ -144,7 +148,7 @@ struct Session {
     connector: Connector,
     channel: String,
     seats: Arc<Mutex<Seats>>,
-    live: watch::Sender<bool>,
+    live: watch::Sender<Option<bool>>,
 }
 
 impl Session {
@@ -157,7 +161,7 @@ impl Session {
             if let Err(why) = self.listen().await {
                 debug!(target: "distlock", error = %why, "not listening for notices at present");
             }
-            self.live.send_replace(false);
+            self.live.send_replace(Some(false));
             // What was missed meanwhile is asked for by the waiters themselves.
             ring_all(&self.seats);
             pause = match clock.now().since(started) > Duration::from_secs(10) {
@@ -172,21 +176,35 @@ impl Session {
         let seats = self.seats.clone();
         // The connection's task owns the closure: when it ends, the sender is dropped.
         let (alive, mut ended) = oneshot::channel::<()>();
+        let (echo, mut echoed) = oneshot::channel::<()>();
+        let mut echo = Some(echo);
         let heard = move |message| {
             let _ = &alive;
             if let AsyncMessage::Notification(notice) = message {
-                ring(&seats, notice.payload());
+                match notice.payload() {
+                    ECHO => drop(echo.take().map(|echo| echo.send(()))),
+                    payload => ring(&seats, payload),
+                }
             }
         };
         let clock = self.engine.clock();
         let client = self.connector.connect_with(&self.engine, heard).await;
         let client = client.map_err(|fault| fault.into_error())?;
-        let listen = format!("LISTEN \"{}\"", self.channel);
+        // A pooler may accept the LISTEN of a session and give its notices to nobody: listen to ourselves first.
+        let own = format!("distlock_echo_{}", self.engine.owners().client().simple());
+        let listen = format!(
+            "LISTEN \"{}\"; LISTEN \"{own}\"; NOTIFY \"{own}\", '{ECHO}'",
+            self.channel
+        );
         clock
             .timeout(HEARTBEAT, client.batch_execute(&listen))
             .await
             .ok_or("no answer")??;
-        self.live.send_replace(true);
+        clock
+            .timeout(HEARTBEAT, &mut echoed)
+            .await
+            .ok_or("notices do not arrive: is a pooler in between?")??;
+        self.live.send_replace(Some(true));
         ring_all(&self.seats);
         loop {
             if clock.timeout(HEARTBEAT, &mut ended).await.is_some() {

@@ -43,13 +43,7 @@ impl Line {
         let statement = self.prepared[verb as usize].get_or_try_init(|| self.client.prepare(text));
         // Nothing is changed by a statement that was not even prepared.
         let statement = statement.await.map_err(|e| fault(e, false))?;
-        let params = args.iter().map(|arg| match arg {
-            Arg::Text(text) => text as &(dyn ToSql + Sync),
-            Arg::Int(n) => n,
-            Arg::Texts(list) => list,
-            Arg::Ints(list) => list,
-        });
-        let params: Vec<_> = params.collect();
+        let params: Vec<_> = args.iter().map(parameter).collect();
         let rows = self
             .client
             .query(statement, &params)
@@ -158,7 +152,17 @@ impl Pool {
     }
 }
 
-fn cells(row: &Row) -> Vec<Cell> {
+/// An argument as the driver wants it.
+pub(crate) fn parameter<'a>(arg: &'a Arg<'_>) -> &'a (dyn ToSql + Sync) {
+    match arg {
+        Arg::Text(text) => text,
+        Arg::Int(n) => n,
+        Arg::Texts(list) => list,
+        Arg::Ints(list) => list,
+    }
+}
+
+pub(crate) fn cells(row: &Row) -> Vec<Cell> {
     let cell = |(i, column): (usize, &tokio_postgres::Column)| match *column.type_() {
         Type::INT8 => row
             .try_get::<_, Option<i64>>(i)
@@ -203,6 +207,11 @@ pub(crate) fn fault(e: tokio_postgres::Error, sent: bool) -> Fault {
         // The session ended: an administrator, a crash of a sibling, a shutdown, an idle timeout.
         "57P01" | "57P02" | "57P05" | "25P03" if sent => Fault::Unanswered(said.into()),
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Fault::Unsent(said.into()),
+        // A prepared statement that is not there, or there already: another server process answers each time.
+        "26000" | "42P05" => Fault::Denied(format!(
+            "a pooler in transaction or statement mode is in between, which loses prepared statements: connect to \
+             PostgreSQL itself, set pool_mode = session, or use PgBouncer 1.21 with max_prepared_statements ({said})"
+        )),
         // Wrong password, role or database; no right; a column that our table would have.
         "28P01" | "28000" | "3D000" | "42501" | "42703" => Fault::Denied(said),
         _ => Fault::Unable(said.into()),

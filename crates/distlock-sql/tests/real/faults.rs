@@ -1,7 +1,5 @@
 //! Servers, connections and rows that fail under a lock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use distlock_core::ErrorKind;
@@ -16,7 +14,7 @@ use crate::server::{Server, config, locks};
 const SEC: Duration = Duration::from_secs(1);
 
 /// Ends all of our sessions, as an administrator would.
-async fn end_sessions(server: &Server, dialect: Dialect) {
+pub(crate) async fn end_sessions(server: &Server, dialect: Dialect) {
     match dialect {
         Dialect::Postgres => {
             let kill =
@@ -35,6 +33,7 @@ async fn end_sessions(server: &Server, dialect: Dialect) {
 }
 
 both! {
+    #[test]
     async fn a_killed_server_comes_back_with_its_locks(dialect) {
         let Some(mut server) = Server::start(dialect).await else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
@@ -51,6 +50,7 @@ both! {
         assert!(next.token() > token);
     }
 
+    #[test]
     async fn a_server_that_dies_under_a_waiter_serves_it_later(dialect) {
         let Some(mut server) = Server::start(dialect).await else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
@@ -68,6 +68,7 @@ both! {
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
 
+    #[test]
     async fn connections_killed_by_an_admin_do_not_end_a_hold(dialect) {
         let Some(server) = Server::start(dialect).await else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
@@ -86,6 +87,7 @@ both! {
         a.mutex("admin").try_acquire().await.unwrap().expect("free").release().await.unwrap();
     }
 
+    #[test]
     /// The kernel of a stopped server goes on accepting connections.
     async fn a_stopped_server_is_given_up_in_time(dialect) {
         let Some(mut server) = Server::start(dialect).await else { return };
@@ -105,6 +107,7 @@ both! {
         a.mutex("stopped").wait(30 * SEC).acquire().await.unwrap().release().await.unwrap();
     }
 
+    #[test]
     /// The statement arrives and its answer does not: nothing stays behind.
     async fn an_acquisition_whose_answer_is_lost_is_cleaned_up(dialect) {
         let Some(server) = server(dialect) else { return };
@@ -126,6 +129,7 @@ both! {
         b.mutex("answer").wait(20 * SEC).acquire().await.unwrap().release().await.unwrap();
     }
 
+    #[test]
     /// A lock that is taken away is told within a second, though its renewal is far away.
     async fn a_row_deleted_or_edited_behind_the_holder_is_told(dialect) {
         let Some(server) = server(dialect) else { return };
@@ -147,6 +151,7 @@ both! {
         }
     }
 
+    #[test]
     async fn a_broken_lock_is_told_with_its_reason(dialect) {
         let Some(server) = server(dialect) else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
@@ -159,51 +164,5 @@ both! {
             let reason = tokio::time::timeout(10 * SEC, held.lost()).await.expect("told");
             assert_eq!(reason, LostReason::Broken { reason: Some("stuck".into()) });
         }
-    }
-
-    /// F06, short: 50 contenders, five neighbouring keys, all kinds of statements; errors of the database never reach
-    /// a caller, and nobody is ever inside with another.
-    async fn f06_f108_a_storm_of_conflicts_is_solved_inside(dialect) {
-        let Some(server) = server(dialect) else { return };
-        let clients = [locks(server.config()).await, locks(server.config()).await, locks(server.config()).await];
-        let inside: Arc<Vec<AtomicU32>> = Arc::new((0..5).map(|_| AtomicU32::new(0)).collect());
-        let done = Arc::new(AtomicU32::new(0));
-        let end = Instant::now() + 5 * SEC;
-        let tasks: Vec<_> = (0..50_usize)
-            .map(|i| {
-                let (locks, inside, done) = (clients[i % 3].clone(), inside.clone(), done.clone());
-                tokio::spawn(async move {
-                    let mut n = i;
-                    while Instant::now() < end {
-                        n += 1;
-                        let key = n % 5;
-                        let writer = n % 3 == 0;
-                        let lock = locks.rw(format!("storm-{key}"));
-                        let lock = if writer { lock.write() } else { lock.read() };
-                        let order = match n % 7 {
-                            0 => distlock_core::driver::Order::Fifo,
-                            _ => distlock_core::driver::Order::Any,
-                        };
-                        match lock.order(order).wait(60 * SEC).ttl(20 * SEC).acquire().await {
-                            Ok(guard) => {
-                                let weight = if writer { 1000 } else { 1 };
-                                let before = inside[key].fetch_add(weight, Ordering::SeqCst);
-                                assert!(if writer { before == 0 } else { before < 1000 }, "{before} were inside");
-                                tokio::task::yield_now().await;
-                                inside[key].fetch_sub(weight, Ordering::SeqCst);
-                                guard.release().await.unwrap();
-                                done.fetch_add(1, Ordering::Relaxed);
-                            }
-                            Err(e) => panic!("{e}"),
-                        }
-                    }
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.unwrap();
-        }
-        let done = done.load(Ordering::Relaxed);
-        assert!(done > 100, "too little happened: {done}");
     }
 }

@@ -1,16 +1,21 @@
 //! The engines on real servers.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod commit;
 mod conformance;
+mod connections;
 mod faults;
 mod rows;
 mod server;
 mod session;
+mod storms;
+mod topology;
 mod tx;
 
-/// One test for each dialect; the body gets the dialect.
+/// One test for each dialect; the body gets the dialect. They are marked like other tests, so that the table of field
+/// cases finds their names.
 macro_rules! both {
-    ($($(#[$meta:meta])* async fn $name:ident($dialect:ident) $body:block)+) => {
+    ($(#[test] $(#[$meta:meta])* async fn $name:ident($dialect:ident) $body:block)+) => {
         $(
             mod $name {
                 use super::*;

@@ -16,6 +16,7 @@ use crate::server::{config, locks};
 const MS: Duration = Duration::from_millis(1);
 
 both! {
+    #[test]
     /// Over a way of 60 ms in each direction, an answer takes 120 ms: two round trips would show.
     async fn acquire_and_release_are_one_round_trip_each(dialect) {
         let Some(server) = server(dialect) else { return };
@@ -34,6 +35,7 @@ both! {
         }
     }
 
+    #[test]
     async fn f103_f98_names_are_exact_and_long(dialect) {
         let Some(server) = server(dialect) else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
@@ -58,6 +60,7 @@ both! {
         }
     }
 
+    #[test]
     async fn a_pool_of_one_does_not_deadlock(dialect) {
         let Some(server) = server(dialect) else { return };
         let mut config = server.config();
@@ -86,6 +89,7 @@ both! {
         }
     }
 
+    #[test]
     async fn f91_rows_that_nobody_uses_go(dialect) {
         let Some(server) = server(dialect) else { return };
         let mut config = server.config().table("purged_locks");
@@ -108,6 +112,7 @@ both! {
         assert!(again.token() > last, "tokens go on growing");
     }
 
+    #[test]
     async fn a_table_that_is_not_ours_is_refused(dialect) {
         let Some(server) = server(dialect) else { return };
         server.sql("CREATE TABLE orders (name varchar(100) PRIMARY KEY, owner varchar(100))").await;
@@ -122,6 +127,7 @@ both! {
         assert!(e.to_string().contains("CREATE TABLE"), "{e}");
     }
 
+    #[test]
     async fn a_table_that_is_dropped_is_made_again(dialect) {
         let Some(server) = server(dialect) else { return };
         let locks = locks(server.config().table("dropped_locks")).await;
@@ -130,6 +136,7 @@ both! {
         locks.mutex("a").acquire().await.unwrap().release().await.unwrap();
     }
 
+    #[test]
     async fn f105_another_table_or_namespace_is_another_lock(dialect) {
         let Some(server) = server(dialect) else { return };
         let a = locks(server.config()).await;
@@ -144,6 +151,7 @@ both! {
         held.release().await.unwrap();
     }
 
+    #[test]
     /// One statement renews them all, at most one in twenty of them asks about them all.
     async fn many_holds_are_renewed_together(dialect) {
         let Some(server) = server(dialect) else { return };
@@ -160,6 +168,7 @@ both! {
         }
     }
 
+    #[test]
     async fn the_doctor_knows_the_server(dialect) {
         let Some(server) = server(dialect) else { return };
         let found = locks(server.config()).await.doctor().await.unwrap();

@@ -1,7 +1,10 @@
 //! Servers and drivers for the tests.
 
+use std::ffi::OsString;
+use std::time::Duration;
+
 use distlock_sql::{Config, Dialect};
-use distlock_testkit::servers::{MariaDb, Postgres, Process, or_skip};
+use distlock_testkit::servers::{MariaDb, Postgres, Process, eventually, or_skip};
 
 /// A server of either dialect, of one's own.
 pub(crate) enum Server {
@@ -11,10 +14,27 @@ pub(crate) enum Server {
 
 impl Server {
     pub(crate) async fn start(dialect: Dialect) -> Option<Self> {
+        Self::start_with(dialect, Vec::new(), &[]).await
+    }
+
+    /// With variables for its environment, and its own settings or arguments.
+    pub(crate) async fn start_with(
+        dialect: Dialect,
+        env: Vec<(OsString, OsString)>,
+        settings: &[&str],
+    ) -> Option<Self> {
         Some(match dialect {
-            Dialect::Postgres => Self::Postgres(or_skip(Postgres::start().await)?),
-            Dialect::Mysql => Self::Mysql(or_skip(MariaDb::start().await)?),
+            Dialect::Postgres => Self::Postgres(or_skip(Postgres::start_in(env, settings).await)?),
+            Dialect::Mysql => Self::Mysql(or_skip(MariaDb::start_in(env, settings).await)?),
         })
+    }
+
+    /// Polls until an administrator sees a row.
+    pub(crate) async fn sees(&self, query: &str) {
+        let seen = eventually(Duration::from_secs(20), async || {
+            (!self.sql(query).await.is_empty()).then_some(())
+        });
+        seen.await.unwrap_or_else(|| panic!("never seen: {query}"));
     }
 
     pub(crate) fn address(&self) -> String {

@@ -13,6 +13,7 @@ use crate::server::{Server, config, locks};
 const SEC: Duration = Duration::from_secs(1);
 
 both! {
+    #[test]
     /// The session dies: the holder is told, is never re-attached, and the next one has it at once.
     async fn f57_the_end_of_the_connection_is_told(dialect) {
         let Some(server) = server(dialect) else { return };
@@ -30,6 +31,7 @@ both! {
         a.mutex("session").wait(20 * SEC).acquire().await.unwrap().release().await.unwrap();
     }
 
+    #[test]
     async fn a_silent_connection_is_told_as_well(dialect) {
         let Some(server) = server(dialect) else { return };
         let proxy = Proxy::start(server.address()).await.unwrap();
@@ -40,6 +42,7 @@ both! {
         assert_eq!(reason, LostReason::SessionEnded);
     }
 
+    #[test]
     /// F40: to the database, one session is one owner; to us, two contenders are two.
     async fn f40_the_sessions_own_reentrancy_does_not_leak(dialect) {
         let Some(server) = server(dialect) else { return };

@@ -12,10 +12,13 @@ use crate::conformance::server;
 use crate::server::{Server, locks};
 
 async fn pg(server: &Server) -> tokio_postgres::Client {
-    let Server::Postgres(server) = server else {
-        panic!("not PostgreSQL")
-    };
-    let (client, connection) = tokio_postgres::connect(&server.url(), tokio_postgres::NoTls)
+    pg_at(&server.address()).await
+}
+
+/// A user's own connection.
+pub(crate) async fn pg_at(address: &str) -> tokio_postgres::Client {
+    let url = format!("postgres://postgres@{address}/postgres");
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
         .await
         .unwrap();
     tokio::spawn(connection);
@@ -23,10 +26,13 @@ async fn pg(server: &Server) -> tokio_postgres::Client {
 }
 
 async fn my(server: &Server) -> mysql_async::Conn {
-    let Server::Mysql(server) = server else {
-        panic!("not MySQL")
-    };
-    let opts = mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
+    my_at(&server.address()).await
+}
+
+/// A user's own connection.
+pub(crate) async fn my_at(address: &str) -> mysql_async::Conn {
+    let url = format!("mysql://root@{address}/distlock?prefer_socket=false");
+    let opts = mysql_async::Opts::from_url(&url).unwrap();
     mysql_async::Conn::new(opts).await.unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! MariaDB.
 
+use std::ffi::OsString;
 use std::io;
 
 use tempfile::TempDir;
@@ -35,6 +36,17 @@ impl MariaDb {
     /// # Errors
     /// [`StartError`].
     pub async fn start_with<S>(arguments: S) -> Result<Self, StartError>
+    where
+        S: IntoIterator<Item: AsRef<str>>,
+    {
+        Self::start_in(Vec::new(), arguments).await
+    }
+
+    /// With further arguments and variables, such as those of a [`FakeClock`](super::FakeClock).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_in<S>(env: Vec<(OsString, OsString)>, arguments: S) -> Result<Self, StartError>
     where
         S: IntoIterator<Item: AsRef<str>>,
     {
@@ -80,6 +92,7 @@ impl MariaDb {
             start = start.args([argument.as_ref()]);
         }
         start.user = user;
+        start.env = env;
         let mut this = Self {
             process: Process::start(start)?,
             init,

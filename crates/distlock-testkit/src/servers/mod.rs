@@ -16,8 +16,10 @@
 //! `DISTLOCK_REQUIRE=all` is set.
 
 mod etcd;
+mod faketime;
 mod find;
 mod mariadb;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod process;
@@ -30,8 +32,10 @@ mod tree;
 mod zookeeper;
 
 pub use self::etcd::Etcd;
+pub use self::faketime::FakeClock;
 pub use self::find::find;
 pub use self::mariadb::MariaDb;
+pub use self::pgbouncer::PgBouncer;
 pub use self::port::Port;
 pub use self::postgres::Postgres;
 pub use self::process::Process;

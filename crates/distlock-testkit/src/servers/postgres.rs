@@ -1,5 +1,6 @@
 //! PostgreSQL.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
@@ -40,7 +41,18 @@ impl Postgres {
     where
         S: IntoIterator<Item: AsRef<str>>,
     {
-        let (init, server) = (find_postgres("initdb")?, find_postgres("postgres")?);
+        Self::start_in(Vec::new(), settings).await
+    }
+
+    /// With further settings and variables, such as those of a [`FakeClock`](super::FakeClock).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_in<S>(env: Vec<(OsString, OsString)>, settings: S) -> Result<Self, StartError>
+    where
+        S: IntoIterator<Item: AsRef<str>>,
+    {
+        let init = find_postgres("initdb")?;
         let dir = TempDir::with_prefix("distlock-postgres-")?;
         let port = Port::free()?;
         let user = unprivileged(&dir, "postgres")?;
@@ -58,7 +70,44 @@ impl Postgres {
         ]);
         init.user = user;
         init.run().await?;
-        let mut start = Program::new(server, dir.path())
+        Self::serve(dir, port, init, env, settings).await
+    }
+
+    /// A hot standby that follows this server by streaming.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn standby(&self) -> Result<Self, StartError> {
+        let dir = TempDir::with_prefix("distlock-standby-")?;
+        let port = Port::free()?;
+        let user = unprivileged(&dir, "postgres")?;
+        let mut copy = Program::new(find_postgres("pg_basebackup")?, dir.path())
+            .args(["-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync"])
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-U",
+                "postgres",
+                "-p",
+                &self.port.number().to_string(),
+            ]);
+        copy.user = user;
+        copy.run().await?;
+        Self::serve::<[&str; 0]>(dir, port, copy, Vec::new(), []).await
+    }
+
+    /// Starts the server of a directory that `init` has filled.
+    async fn serve<S>(
+        dir: TempDir,
+        port: Port,
+        init: Program,
+        env: Vec<(OsString, OsString)>,
+        settings: S,
+    ) -> Result<Self, StartError>
+    where
+        S: IntoIterator<Item: AsRef<str>>,
+    {
+        let mut start = Program::new(find_postgres("postgres")?, dir.path())
             .args(["-D", "data", "-p", &port.number().to_string()])
             .args(["-c", "listen_addresses=127.0.0.1"])
             .args(["-c", &format!("unix_socket_directories={}", dir.path().display())])
@@ -74,7 +123,8 @@ impl Postgres {
         for setting in settings {
             start = start.args(["-c", setting.as_ref()]);
         }
-        start.user = user;
+        start.user = init.user;
+        start.env = env;
         let mut this = Self {
             process: Process::start(start)?,
             init,
@@ -142,7 +192,7 @@ pub(super) fn unprivileged(dir: &TempDir, name: &str) -> Result<Option<(u32, u32
 }
 
 /// Starts a session and waits until the server is ready for queries.
-async fn logs_in(address: &str) -> io::Result<bool> {
+pub(super) async fn logs_in(address: &str) -> io::Result<bool> {
     let mut stream = TcpStream::connect(address).await?;
     let names = b"user\0postgres\0database\0postgres\0\0";
     let mut hello = u32::try_from(names.len() + 8)

@@ -1,0 +1,3 @@
+-- Who holds these names.
+-- $1 names
+SELECT name, locked_by, '' FROM {table} WHERE name IN ($1)
