@@ -18,9 +18,9 @@ POLL = 1000
 
 
 class Run:
-    def __init__(self, worker):
+    def __init__(self, worker, server):
         self.worker = worker
-        self.server = Server()
+        self.server = server
         self.log = open(os.path.join(self.server.dir, "log"), "w+")
         self.rows = []
         self.peers = []
@@ -33,7 +33,7 @@ class Run:
     def ours(self, query):
         self.number += 1
         events = os.path.join(self.server.dir, f"events-{self.number}")
-        url = f"redis://127.0.0.1:{self.server.port}/?namespace=&{query}"
+        url = f"{self.server.url}?namespace=&{query}"
         words = ["--url", url, "--process", str(self.number), "--events", events, "--store", "/nonexistent"]
         return self.start("distlock", [self.worker, *words])
 
@@ -108,20 +108,25 @@ def redisson(run, name, classpath):
 
 
 def main():
-    run = Run(sys.argv[1])
+    run = Run(sys.argv[1], Server())
     try:
         for word in sys.argv[2:]:
             name, _, how = word.partition("=")
             (redis_py if name.startswith("redis-py") else redisson)(run, name, how)
     finally:
         run.end()
-    bad = [row for row in run.rows if not row[2]]
-    width = max(len(f"{client}: {what}") for client, what, _, _ in run.rows)
+    report(run.rows)
+
+
+def report(rows):
+    bad = [row for row in rows if not row[2]]
+    width = max(len(f"{client}: {what}") for client, what, _, _ in rows)
     print()
-    for client, what, good, said in run.rows:
+    for client, what, good, said in rows:
         print(f"| {f'{client}: {what}':<{width}} | {'ok' if good else 'RED':<3} | {said}")
-    print(f"{len(run.rows) - len(bad)} passed, {len(bad)} failed")
+    print(f"{len(rows) - len(bad)} passed, {len(bad)} failed")
     sys.exit(1 if bad else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -102,6 +102,7 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/"
         self.dir = tempfile.mkdtemp(prefix="distlock-interop-")
         words = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir]
         self.process = subprocess.Popen([os.environ.get("DISTLOCK_REDIS_SERVER", "redis-server"), *words], stdout=subprocess.DEVNULL)

@@ -112,9 +112,12 @@ pub(crate) fn run() {
         }),
         "turns" => drop(rt.block_on(crate::file::take_turns(dir, None))),
         "fifo" => rt.block_on(crate::file::echo(dir)),
-        "sql-turns" => rt.block_on(crate::sql::take_turns(&dir.to_string_lossy(), |granted, released| {
-            say(format_args!("{granted} {released}"));
-        })),
+        "sql-turns" => rt.block_on(crate::sql::take_turns(
+            &dir.to_string_lossy(),
+            |granted, released| {
+                say(format_args!("{granted} {released}"));
+            },
+        )),
         "storm" => {
             let grants = rt.block_on(storm(dir));
             say(grants.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));

@@ -70,7 +70,12 @@ fn good<T, E: Display>(result: Result<T, E>) -> T {
 pub(crate) fn measure(dialect: Dialect, quick: bool) -> Report {
     let mut report = Report::new(dialect.name());
     // The proxy needs a thread of its own.
-    let rt = good(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build());
+    let rt = good(
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build(),
+    );
     let server = match rt.block_on(Server::start(dialect)) {
         Ok(server) => server,
         Err(e) => {
@@ -85,7 +90,12 @@ pub(crate) fn measure(dialect: Dialect, quick: bool) -> Report {
     many_tasks(&mut report, &local, &bench, if quick { 5 } else { 21 });
     round_trips(&mut report, &rt, dialect, &address);
     contend::measure(&mut report, &rt, dialect, &address, quick);
-    held(&mut report, &local, &bench, Duration::from_secs(if quick { 12 } else { 40 }));
+    held(
+        &mut report,
+        &local,
+        &bench,
+        Duration::from_secs(if quick { 12 } else { 40 }),
+    );
     report
 }
 

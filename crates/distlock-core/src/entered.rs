@@ -88,15 +88,21 @@ impl Entered {
     {
         let held = self.held();
         let before = |reason| RunError::Lost { reason, value: None };
-        let (value, transaction) = match &self.taken {
-            None => body(held.clone()).await.map_err(RunError::Body)?,
-            Some(guard) => until_lost(
-                guard.held(),
-                reentrant::within(guard.holds().to_vec(), body(held.clone())),
-            )
-            .await
-            .map_err(before)?
-            .map_err(RunError::Body)?,
+        let out = match &self.taken {
+            None => body(held.clone()).await,
+            Some(guard) => {
+                let body = reentrant::within(guard.holds().to_vec(), body(held.clone()));
+                until_lost(guard.held(), body).await.map_err(before)?
+            }
+        };
+        let (value, transaction) = match out {
+            Ok(done) => done,
+            Err(e) => {
+                if let Some(guard) = self.taken {
+                    released(guard).await;
+                }
+                return Err(RunError::Body(e));
+            }
         };
         if let Some((_, reason)) = held.lost_reason() {
             return Err(before(reason));
@@ -107,13 +113,7 @@ impl Entered {
         decided(held.holds());
         let mut lost = held.lost_reason().map(|(_, reason)| reason);
         if let Some(guard) = self.taken {
-            match guard.release().await {
-                Ok(Release::Lost(reason)) => lost = lost.or(Some(reason)),
-                Ok(_) => {}
-                Err(e) => {
-                    warn!(target: "distlock", key = %held.key(), error = %e, "a release was not confirmed")
-                }
-            }
+            lost = released(guard).await.or(lost);
         }
         told(lost, Ok(value))
     }
@@ -163,14 +163,23 @@ async fn run_held<T, E>(guard: Guard, body: impl Future<Output = Result<T, E>>) 
         until_lost.instrument(span).await
     };
     let out = out.map_err(|reason| RunError::Lost { reason, value: None })?;
-    let key = guard.key().clone();
-    match (guard.release().await, &out) {
-        (Ok(Release::Clean), _) => {}
-        (Ok(Release::Lost(reason)), Ok(_)) => return Err(RunError::Lost { reason, value: None }),
-        (Ok(other), _) => {
-            warn!(target: "distlock", %key, ?other, "a lock was not held any more at its release")
-        }
-        (Err(e), _) => warn!(target: "distlock", %key, error = %e, "a release was not confirmed"),
+    match (released(guard).await, out) {
+        (Some(reason), Ok(_)) => Err(RunError::Lost { reason, value: None }),
+        (_, out) => out.map_err(RunError::Body),
     }
-    out.map_err(RunError::Body)
+}
+
+/// Releases, and gives the reason if the lock was found lost. What else goes wrong is only logged: it replaces nothing
+/// that the body has said.
+async fn released(guard: Guard) -> Option<LostReason> {
+    let key = guard.key().clone();
+    match guard.release().await {
+        Ok(Release::Clean) => return None,
+        Ok(Release::Lost(reason)) => return Some(reason),
+        Ok(other) => {
+            warn!(target: "distlock", %key, ?other, "a lock was not held any more at its release");
+        }
+        Err(e) => warn!(target: "distlock", %key, error = %e, "a release was not confirmed"),
+    }
+    None
 }

@@ -52,7 +52,7 @@ pub enum Layout {
 pub enum Host {
     /// A host name or address, and a port.
     Tcp(String, u16),
-    /// A unix socket: PostgreSQL names the socket's directory (and the port its file's suffix), MySQL the file.
+    /// A unix socket: its file. For PostgreSQL also its directory, if the file is the usual `.s.PGSQL.5432`.
     Unix(PathBuf),
 }
 
@@ -176,10 +176,13 @@ impl Config {
         self
     }
 
-    /// Sets how locks are kept.
+    /// Sets how locks are kept. ShedLock's table is called `shedlock` unless another one is named.
     #[must_use]
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
+        if layout == Layout::ShedLock && self.table == TABLE {
+            self.table = "shedlock".into();
+        }
         self
     }
 
@@ -242,12 +245,7 @@ impl Config {
                 ("distlock", Layout::ShedLock) => self.layout = Layout::Row,
                 ("distlock", _) => {}
                 ("shedlock", Layout::Session) => return Err(shedlock_has_rows()),
-                ("shedlock", _) => {
-                    self.layout = Layout::ShedLock;
-                    if self.table == TABLE {
-                        self.table = "shedlock".into();
-                    }
-                }
+                ("shedlock", _) => *self = self.clone().layout(Layout::ShedLock),
                 _ => return Err(invalid(format!("layout={value}: it may be distlock or shedlock"))),
             },
             "table" => {

@@ -117,9 +117,9 @@ async fn comment(store: &Store) -> Result<Option<String>, Fault> {
                 WHERE to_regclass($1::text) IS NOT NULL";
             let failed = |e| postgres::fault(e, false);
             let statement = client.prepare(sql).await.map_err(failed)?;
-            // A pooler that passes server processes on meets the statement of the first session in the second.
-            let second = pool.connector().connect(&store.engine).await?;
-            second.prepare(sql).await.map_err(failed)?;
+            if !postgres::keeps_statements(pool.connector(), &store.engine, &client).await? {
+                return Err(postgres::pooled());
+            }
             let row = client.query_opt(&statement, &[&table]).await.map_err(failed)?;
             Ok(row.map(|row| row.get(0)))
         }

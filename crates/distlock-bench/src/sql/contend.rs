@@ -39,7 +39,11 @@ pub(super) fn measure(report: &mut Report, rt: &Runtime, dialect: Dialect, addre
             let sample = hand_offs(&dialect.url(&proxy.address()), length);
             let trips = ratio(sample.p50(), 2 * by);
             report.row(
-                format!("hand-off, {PROCESSES} processes over a way of {:?}, p50 of {}", 2 * by, sample.len()),
+                format!(
+                    "hand-off, {PROCESSES} processes over a way of {:?}, p50 of {}",
+                    2 * by,
+                    sample.len()
+                ),
                 "2 round trips",
                 format!("{:.1?} ({trips:.2} round trips)", sample.p50()),
                 "<= 4 round trips",
@@ -62,7 +66,9 @@ pub(super) fn measure(report: &mut Report, rt: &Runtime, dialect: Dialect, addre
 
 /// The times from a release to the next grant.
 fn hand_offs(url: &str, length: Duration) -> Sample {
-    let mut processes: Vec<Helper> = (0..PROCESSES).map(|_| Helper::start("sql-turns", url.as_ref())).collect();
+    let mut processes: Vec<Helper> = (0..PROCESSES)
+        .map(|_| Helper::start("sql-turns", url.as_ref()))
+        .collect();
     // Connections are made in the first turns.
     std::thread::sleep(length + Duration::from_secs(2));
     let mut turns = Vec::new();
@@ -70,7 +76,9 @@ fn hand_offs(url: &str, length: Duration) -> Sample {
         good(process.child.kill());
         loop {
             let line = process.line();
-            let Some((granted, released)) = line.split_once(' ') else { break };
+            let Some((granted, released)) = line.split_once(' ') else {
+                break;
+            };
             // A line that the kill has cut is no turn.
             if let (Ok(granted), Ok(released)) = (granted.parse::<u64>(), released.parse::<u64>()) {
                 turns.push((granted, released));
@@ -93,7 +101,9 @@ fn waiting(report: &mut Report, rt: &Runtime, dialect: Dialect, address: &str, l
     let (rate, waiters) = rt.block_on(async {
         let locks = good(Locks::connect(&url).await);
         let held = good(locks.mutex("turns").wait(Duration::from_secs(60)).acquire().await);
-        let waiters: Vec<Helper> = (1..PROCESSES).map(|_| Helper::start("sql-turns", url.as_ref())).collect();
+        let waiters: Vec<Helper> = (1..PROCESSES)
+            .map(|_| Helper::start("sql-turns", url.as_ref()))
+            .collect();
         tokio::time::sleep(Duration::from_secs(3)).await;
         let raw = Raw::new(dialect, address).await;
         let (before, start) = (raw.statements().await, Instant::now());

@@ -66,7 +66,8 @@ impl Raw {
                 let mut sessions = Vec::new();
                 for _ in 0..2 {
                     let url = dialect.url(address);
-                    let (client, connection) = good(tokio_postgres::connect(&url, tokio_postgres::NoTls).await);
+                    let (client, connection) =
+                        good(tokio_postgres::connect(&url, tokio_postgres::NoTls).await);
                     tokio::spawn(connection);
                     let text = |source| {
                         let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -113,9 +114,16 @@ impl Raw {
                 assert_eq!(good(client.query(release, &args).await).len(), 1, "not released");
             }
             Self::Mysql(raw) => {
-                let args = [name.as_str().into(), "mutex".into(), OWNER.into(), TTL.into(), ABOUT.into()];
+                let args = [
+                    name.as_str().into(),
+                    "mutex".into(),
+                    OWNER.into(),
+                    TTL.into(),
+                    ABOUT.into(),
+                ];
                 raw.exec(&raw.acquire, &args).await;
-                raw.exec(&raw.release, &[name.as_str().into(), OWNER.into(), 0_i64.into()]).await;
+                raw.exec(&raw.release, &[name.as_str().into(), OWNER.into(), 0_i64.into()])
+                    .await;
             }
         }
     }
@@ -131,9 +139,13 @@ impl Raw {
             }
             Self::Mysql(raw) => {
                 let _room = good(raw.room.acquire().await);
-                let Some(mut conn) = raw.pop() else { panic!("no connection") };
-                let row: Option<(String, u64)> =
-                    good(conn.query_first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'").await);
+                let Some(mut conn) = raw.pop() else {
+                    panic!("no connection")
+                };
+                let row: Option<(String, u64)> = good(
+                    conn.query_first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+                        .await,
+                );
                 raw.push(conn);
                 row.map_or(0, |(_, n)| n)
             }
@@ -154,7 +166,9 @@ impl MysqlRaw {
 
     async fn exec(&self, (text, order): &(String, Vec<usize>), args: &[Value]) {
         let _room = good(self.room.acquire().await);
-        let Some(mut conn) = self.pop() else { panic!("no connection") };
+        let Some(mut conn) = self.pop() else {
+            panic!("no connection")
+        };
         let statement = good(conn.prep(text).await);
         let values: Vec<Value> = order.iter().map(|i| args[*i].clone()).collect();
         good(conn.exec_drop(statement, values).await);

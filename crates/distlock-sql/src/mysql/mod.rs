@@ -193,8 +193,13 @@ pub(crate) fn fault(e: mysql_async::Error, sent: bool) -> Fault {
             false => Fault::Unsent(e.into()),
         };
     };
-    let said = format!("{} (error {})", server.message, server.code);
-    match server.code {
+    fault_of(server.code, &server.message, sent)
+}
+
+/// What the server's own answer means.
+pub(crate) fn fault_of(code: u16, message: &str, sent: bool) -> Fault {
+    let said = format!("{message} (error {code})");
+    match code {
         // Lock wait time-out, deadlock, a record changed under a snapshot, too many half-done prepared statements.
         1205 | 1213 | 1020 | 3572 => Fault::Conflict(said.into()),
         // No such table, or its definition changed under a prepared statement.

@@ -2,6 +2,7 @@
 
 use distlock_core::driver::DriverError;
 use distlock_core::engine::Engine;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
@@ -46,7 +47,10 @@ impl Connector {
         for host in &config.hosts {
             match host {
                 Host::Tcp(host, port) => pg.host(host).port(*port),
-                Host::Unix(dir) => pg.host_path(dir).port(5432),
+                Host::Unix(path) => {
+                    let (dir, port) = socket(path);
+                    pg.host_path(dir).port(port)
+                }
             };
         }
         pg.user(config.user.as_deref().unwrap_or("postgres"));
@@ -120,6 +124,17 @@ impl Connector {
         };
         client.batch_execute(SESSION).await.map_err(|e| fault(e, false))?;
         Ok(client)
+    }
+}
+
+/// A socket's directory and port: by the name of its file (`.s.PGSQL.5433`), or the directory alone.
+fn socket(path: &Path) -> (&Path, u16) {
+    let port = path
+        .file_name()
+        .and_then(|name| name.to_str()?.strip_prefix(".s.PGSQL.")?.parse().ok());
+    match (path.parent(), port) {
+        (Some(dir), Some(port)) => (dir, port),
+        _ => (path, 5432),
     }
 }
 

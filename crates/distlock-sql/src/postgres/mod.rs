@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 pub(crate) use self::connect::Connector;
 pub(crate) use self::listen::{Listener, Seat};
-pub(crate) use self::pooler::is_pooled;
+pub(crate) use self::pooler::{is_pooled, keeps_statements};
 use crate::config::Config;
 use crate::fault::Fault;
 use crate::statement::{Answer, Arg, Cell, Statements, Verb};
@@ -188,6 +188,13 @@ pub(crate) fn cells(row: &Row) -> Vec<Cell> {
     row.columns().iter().enumerate().map(cell).collect()
 }
 
+/// The refusal of a pooler that rows do not work behind.
+pub(crate) fn pooled() -> Fault {
+    let why = "a pooler in transaction or statement mode is in between, which loses prepared statements: connect to \
+        PostgreSQL itself, set pool_mode = session, or use PgBouncer 1.21 or newer with max_prepared_statements";
+    Fault::Denied(why.into())
+}
+
 /// What an error of the driver means. `sent`: whether a statement that changes anything may have been sent.
 pub(crate) fn fault(e: tokio_postgres::Error, sent: bool) -> Fault {
     let Some(db) = e.as_db_error() else {
@@ -196,9 +203,13 @@ pub(crate) fn fault(e: tokio_postgres::Error, sent: bool) -> Fault {
             false => Fault::Unsent(e.into()),
         };
     };
-    let (code, message) = (db.code().code().to_owned(), db.message().to_owned());
+    fault_of(db.code().code(), db.message(), sent)
+}
+
+/// What the server's own answer means.
+pub(crate) fn fault_of(code: &str, message: &str, sent: bool) -> Fault {
     let said = format!("{message} (SQLSTATE {code})");
-    match code.as_str() {
+    match code {
         // Serialization failure, deadlock, lock_timeout, a key or type made by two at once.
         "40001" | "40P01" | "55P03" | "23505" => Fault::Conflict(said.into()),
         // No such table or schema; a plan for a table that was made anew meanwhile.
@@ -208,10 +219,7 @@ pub(crate) fn fault(e: tokio_postgres::Error, sent: bool) -> Fault {
         "57P01" | "57P02" | "57P05" | "25P03" if sent => Fault::Unanswered(said.into()),
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Fault::Unsent(said.into()),
         // A prepared statement that is not there, or there already: another server process answers each time.
-        "26000" | "42P05" => Fault::Denied(format!(
-            "a pooler in transaction or statement mode is in between, which loses prepared statements: connect to \
-             PostgreSQL itself, set pool_mode = session, or use PgBouncer 1.21 with max_prepared_statements ({said})"
-        )),
+        "26000" | "42P05" => pooled(),
         // Wrong password, role or database; no right; a column that our table would have.
         "28P01" | "28000" | "3D000" | "42501" | "42703" => Fault::Denied(said),
         _ => Fault::Unable(said.into()),

@@ -19,6 +19,8 @@
 mod commit;
 mod mysql;
 mod postgres;
+#[cfg(feature = "sqlx")]
+mod sqlx;
 
 use std::fmt;
 use std::time::Duration;
@@ -28,6 +30,8 @@ use distlock_core::FencingToken;
 pub use self::commit::CommitFailure;
 pub use self::mysql::MysqlTx;
 pub use self::postgres::{fence_postgres, fence_schema_postgres, lock_postgres};
+#[cfg(feature = "sqlx")]
+pub use self::sqlx::{fence_postgres_sqlx, lock_postgres_sqlx};
 use crate::fault::Fault;
 pub use crate::hash::name_hash;
 use crate::statement::{Arg, Cell};

@@ -5,12 +5,15 @@ mod commit;
 mod conformance;
 mod connections;
 mod faults;
+mod reach;
 mod rows;
 mod server;
 mod session;
 mod storms;
 mod topology;
 mod tx;
+#[cfg(feature = "sqlx")]
+mod tx_sqlx;
 
 /// One test for each dialect; the body gets the dialect. They are marked like other tests, so that the table of field
 /// cases finds their names.

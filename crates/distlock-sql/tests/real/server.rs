@@ -10,11 +10,21 @@ use distlock_testkit::servers::{MariaDb, Postgres, Process, eventually, or_skip}
 pub(crate) enum Server {
     Postgres(Postgres),
     Mysql(MariaDb),
+    /// The database that `DISTLOCK_TEST_MYSQL_URL` names.
+    External,
 }
 
 impl Server {
     pub(crate) async fn start(dialect: Dialect) -> Option<Self> {
         Self::start_with(dialect, Vec::new(), &[]).await
+    }
+
+    /// The one that many tests share.
+    pub(crate) async fn shared(dialect: Dialect) -> Option<Self> {
+        match (dialect, external()) {
+            (Dialect::Mysql, Some(_)) => Some(Self::External),
+            _ => Self::start(dialect).await,
+        }
     }
 
     /// With variables for its environment, and its own settings or arguments.
@@ -32,7 +42,9 @@ impl Server {
     /// Polls until an administrator sees a row.
     pub(crate) async fn sees(&self, query: &str) {
         let seen = eventually(Duration::from_secs(20), async || {
-            (!self.sql(query).await.is_empty()).then_some(())
+            // What is asked for may have to be made first.
+            let rows = self.try_sql(query).await.unwrap_or_default();
+            (!rows.is_empty()).then_some(())
         });
         seen.await.unwrap_or_else(|| panic!("never seen: {query}"));
     }
@@ -41,13 +53,17 @@ impl Server {
         match self {
             Self::Postgres(server) => server.address(),
             Self::Mysql(server) => server.address(),
+            Self::External => {
+                let opts = external().unwrap();
+                format!("{}:{}", opts.ip_or_hostname(), opts.tcp_port())
+            }
         }
     }
 
     pub(crate) fn config(&self) -> Config {
         match self {
             Self::Postgres(_) => config(Dialect::Postgres, &self.address()),
-            Self::Mysql(_) => config(Dialect::Mysql, &self.address()),
+            Self::Mysql(_) | Self::External => config(Dialect::Mysql, &self.address()),
         }
     }
 
@@ -55,6 +71,7 @@ impl Server {
         match self {
             Self::Postgres(server) => server.process(),
             Self::Mysql(server) => server.process(),
+            Self::External => panic!("not ours to touch"),
         }
     }
 
@@ -63,6 +80,7 @@ impl Server {
         match self {
             Self::Postgres(server) => server.restart(Data::Keep).await.unwrap(),
             Self::Mysql(server) => server.restart(Data::Keep).await.unwrap(),
+            Self::External => panic!("not ours to touch"),
         }
     }
 
@@ -90,10 +108,8 @@ impl Server {
                 });
                 Ok(rows.collect())
             }
-            Self::Mysql(server) => {
-                let opts =
-                    mysql_async::Opts::from_url(&format!("{}?prefer_socket=false", server.url())).unwrap();
-                let mut conn = mysql_async::Conn::new(opts).await.unwrap();
+            Self::Mysql(_) | Self::External => {
+                let mut conn = mysql_async::Conn::new(mysql_opts(&self.address())).await.unwrap();
                 let rows: Vec<mysql_async::Row> = conn.query(text).await?;
                 conn.disconnect().await?;
                 let first = rows
@@ -110,8 +126,36 @@ pub(crate) fn config(dialect: Dialect, address: &str) -> Config {
     let config = Config::tcp(dialect, host, port.parse().unwrap());
     match dialect {
         Dialect::Postgres => config.user("postgres"),
-        Dialect::Mysql => config.user("root").database("distlock"),
+        Dialect::Mysql => {
+            let opts = mysql_opts(address);
+            let config = config
+                .user(opts.user().unwrap())
+                .database(opts.db_name().unwrap());
+            match opts.pass() {
+                Some(password) => config.password(password),
+                None => config,
+            }
+        }
     }
+}
+
+/// `DISTLOCK_TEST_MYSQL_URL`: a server that somebody else has started, such as a MySQL 8, with an empty database.
+fn external() -> Option<mysql_async::Opts> {
+    let url = std::env::var("DISTLOCK_TEST_MYSQL_URL").ok()?;
+    Some(mysql_async::Opts::from_url(&url).unwrap())
+}
+
+/// A user's own way to a MySQL server.
+pub(crate) fn mysql_opts(address: &str) -> mysql_async::Opts {
+    let (host, port) = address.rsplit_once(':').unwrap();
+    let opts = match external() {
+        Some(opts) => mysql_async::OptsBuilder::from_opts(opts),
+        None => mysql_async::OptsBuilder::default()
+            .user(Some("root"))
+            .db_name(Some("distlock")),
+    };
+    let opts = opts.ip_or_hostname(host).tcp_port(port.parse().unwrap());
+    opts.prefer_socket(false).into()
 }
 
 /// A client of the locks, as a program would have.

@@ -57,6 +57,18 @@ async fn a_failover_is_followed_with_the_locks() {
         .sees("SELECT 1 FROM distlock_locks WHERE name = 'distlock:failover'")
         .await;
     refused(standby.config(), "takes no writes").await;
+    let found = locks(primary.config()).await.doctor().await.unwrap();
+    assert!(
+        found.iter().any(|f| f.id == "postgres-async-replicas"),
+        "{found:?}"
+    );
+    let found = locks(standby.config()).await.doctor().await.unwrap();
+    assert!(
+        found
+            .iter()
+            .any(|f| f.id == "postgres-replica" && f.severity == Severity::Error),
+        "{found:?}"
+    );
 
     primary.process().kill9().unwrap();
     standby.sql("SELECT pg_promote()").await;
@@ -134,6 +146,31 @@ async fn poolers_that_share_out_sessions_are_refused() {
 }
 
 both! {
+    #[test]
+    /// Set wrong on purpose, each is found, and the worst come first.
+    async fn the_doctor_finds_what_is_set_wrong(dialect) {
+        let settings: &[&str] = match dialect {
+            Dialect::Postgres => &["synchronous_commit=off", "default_transaction_isolation=serializable"],
+            Dialect::Mysql => &[
+                "--log-bin=log", "--server-id=1", "--binlog-format=STATEMENT", "--sync-binlog=0", "--wait-timeout=5",
+                "--transaction-isolation=SERIALIZABLE",
+            ],
+        };
+        let Some(server) = Server::start_with(dialect, Vec::new(), settings).await else { return };
+        let found = locks(server.config()).await.doctor().await.unwrap();
+        let wrong: &[&str] = match dialect {
+            // The test servers are started without fsync anyway.
+            Dialect::Postgres => &["postgres-fsync", "postgres-synchronous-commit", "postgres-isolation"],
+            Dialect::Mysql => {
+                &["mysql-binlog-format", "mysql-sync-binlog", "mysql-flush", "mysql-wait-timeout", "mysql-isolation"]
+            }
+        };
+        for id in wrong {
+            assert!(found.iter().any(|f| f.id == *id), "{id} in {found:?}");
+        }
+        assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)));
+    }
+
     #[test]
     /// F66: the server's clock judges leases. When it jumps, a lease ends early, which the holder is told and the tokens
     /// show. Session locks know no clock.

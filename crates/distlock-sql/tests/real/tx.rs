@@ -9,7 +9,7 @@ use distlock_sql::versioned::{Step, Versioned, VersionedError};
 use mysql_async::prelude::Queryable;
 
 use crate::conformance::server;
-use crate::server::{Server, locks};
+use crate::server::{Server, locks, mysql_opts};
 
 async fn pg(server: &Server) -> tokio_postgres::Client {
     pg_at(&server.address()).await
@@ -31,9 +31,7 @@ async fn my(server: &Server) -> mysql_async::Conn {
 
 /// A user's own connection.
 pub(crate) async fn my_at(address: &str) -> mysql_async::Conn {
-    let url = format!("mysql://root@{address}/distlock?prefer_socket=false");
-    let opts = mysql_async::Opts::from_url(&url).unwrap();
-    mysql_async::Conn::new(opts).await.unwrap()
+    mysql_async::Conn::new(mysql_opts(address)).await.unwrap()
 }
 
 fn key(name: &str) -> (Namespace, Key) {

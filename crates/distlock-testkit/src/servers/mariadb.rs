@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
@@ -19,7 +20,7 @@ pub struct MariaDb {
     process: Process,
     init: Program,
     port: Port,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl MariaDb {
@@ -97,7 +98,7 @@ impl MariaDb {
             process: Process::start(start)?,
             init,
             port,
-            _dir: dir,
+            dir,
         };
         this.ready().await?;
         Ok(this)
@@ -118,6 +119,11 @@ impl MariaDb {
     /// `127.0.0.1:<port>`.
     pub fn address(&self) -> String {
         self.port.address()
+    }
+
+    /// Its unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("s.sock")
     }
 
     /// The server process.

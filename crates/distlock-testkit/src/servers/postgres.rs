@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -21,7 +22,7 @@ pub struct Postgres {
     process: Process,
     init: Program,
     port: Port,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Postgres {
@@ -129,7 +130,7 @@ impl Postgres {
             process: Process::start(start)?,
             init,
             port,
-            _dir: dir,
+            dir,
         };
         this.ready().await?;
         Ok(this)
@@ -150,6 +151,11 @@ impl Postgres {
     /// `127.0.0.1:<port>`.
     pub fn address(&self) -> String {
         self.port.address()
+    }
+
+    /// Its unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join(format!(".s.PGSQL.{}", self.port.number()))
     }
 
     /// The server process; pausing and killing it hits all its backends.

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
+
+use super::postgres::unprivileged;
+use super::program::StartError;
 
 /// A certificate authority of one's own, a server certificate for `localhost` and `127.0.0.1`, and a client
 /// certificate, as PEM files that go with this value.
@@ -40,6 +44,24 @@ impl Certificates {
             fs::write(dir.path().join(format!("{who}.key")), key.serialize_pem())?;
         }
         Ok(Self(dir))
+    }
+
+    /// Gives the files to the system user of a server that refuses to be root; nothing to do unless we are root.
+    ///
+    /// # Errors
+    /// When there is no such user, or the files cannot be given away.
+    pub fn give_to(&self, user: &str) -> Result<(), StartError> {
+        let Some((uid, gid)) = unprivileged(&self.0, user)? else {
+            return Ok(());
+        };
+        for entry in fs::read_dir(self.0.path())? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|e| e == "key") {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+            }
+            chown(&path, Some(uid), Some(gid))?;
+        }
+        Ok(())
     }
 
     /// The authority's certificate, for the clients to trust.

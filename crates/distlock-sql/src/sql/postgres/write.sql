@@ -9,4 +9,4 @@ WITH written AS (
   WHERE name = $1::text AND version = $2::bigint
   RETURNING waits
 )
-SELECT CASE WHEN waits < -{now} THEN pg_notify($12::text, $11::text || ' ' || $1::text)::text ELSE '' END FROM written
+SELECT CASE WHEN $12::text <> '' AND waits < -{now} THEN pg_notify($12::text, $11::text || ' ' || $1::text)::text ELSE '' END FROM written
