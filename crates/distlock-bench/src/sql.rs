@@ -87,6 +87,15 @@ pub(crate) fn measure(dialect: Dialect, quick: bool) -> Report {
     let local = crate::children::runtime();
     let bench = local.block_on(Bench::new(dialect, &address));
     one_task(&mut report, &local, &bench, if quick { 100 } else { 1000 });
+    if dialect == Dialect::Postgres {
+        peer(
+            &mut report,
+            &local,
+            &bench,
+            &address,
+            if quick { 100 } else { 1000 },
+        );
+    }
     many_tasks(&mut report, &local, &bench, if quick { 5 } else { 21 });
     round_trips(&mut report, &rt, dialect, &address);
     contend::measure(&mut report, &rt, dialect, &address, quick);
@@ -163,6 +172,33 @@ fn one_task(report: &mut Report, rt: &Runtime, bench: &Bench, rounds: usize) {
         format!("{ours:?} ({r:.2} x)"),
         "<= 1.15 x",
         r <= 1.15,
+    );
+}
+
+/// sqlx's own guard of a session lock, on one connection, in the same rounds as ours.
+fn peer(report: &mut Report, rt: &Runtime, bench: &Bench, address: &str, rounds: usize) {
+    use sqlx::Connection;
+    use sqlx::postgres::{PgAdvisoryLock, PgConnection};
+    let (mut ours, mut theirs) = (Sample::default(), Sample::default());
+    rt.block_on(async {
+        let lock = PgAdvisoryLock::new("order:close:42");
+        let mut conn = good(PgConnection::connect(&bench.dialect.url(address)).await);
+        for round in 0..rounds + 20 {
+            let start = Instant::now();
+            conn = good(good(lock.acquire(conn).await).release_now().await);
+            let took = start.elapsed();
+            let start = Instant::now();
+            bench.cycle(Way::Ours, 42).await;
+            if round >= 20 {
+                theirs.push(took);
+                ours.push(start.elapsed());
+            }
+        }
+    });
+    let (ours, theirs) = (ours.p50(), theirs.p50());
+    report.note(
+        "peer: sqlx PgAdvisoryLock, 1 task, p50 (no lease, no token, nothing written)",
+        format!("{theirs:?}; ours {:.2} x", ratio(ours, theirs)),
     );
 }
 
