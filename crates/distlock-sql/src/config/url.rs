@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock_core::Secret;
 use distlock_core::driver::DriverError;
 
-use super::{Config, Dialect, Host, Layout, TABLE, invalid};
+use super::{Config, Dialect, Host, Layout, invalid};
 
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
