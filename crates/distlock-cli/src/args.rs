@@ -105,6 +105,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Take a lock away from its holders
     Break(BreakArgs),
+    /// Serve the locks over HTTP, with a page that shows them
+    Serve(crate::cmd::serve::ServeArgs),
     /// Look for settings and troubles that endanger locks
     Doctor,
     /// Check the engine against what it promises

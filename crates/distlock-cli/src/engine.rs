@@ -39,6 +39,22 @@ impl Engine {
         }
     }
 
+    /// Makes a client of another namespace of it.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub(crate) async fn connect_to(&self, namespace: &str) -> Result<Locks, Error> {
+        let url = self.url.as_deref().unwrap_or("file:");
+        // What the URL says comes last and wins: so it must not say another one.
+        let (url, query) = url.split_once('?').unwrap_or((url, ""));
+        let rest: Vec<&str> = query
+            .split('&')
+            .filter(|p| !p.is_empty() && !p.starts_with("namespace="))
+            .collect();
+        let url = if rest.is_empty() { url.to_owned() } else { format!("{url}?{}", rest.join("&")) };
+        Locks::builder().label("gateway").namespace(namespace).connect(&url).await
+    }
+
     /// The engine's URL without secrets, the same for all that mean the same engine.
     pub(crate) fn public_url(&self, locks: &Locks) -> String {
         locks.url().unwrap_or("file:").to_owned()

@@ -58,6 +58,7 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Ls(args) => cmd::ls::ls(common, args),
         Command::Inspect(args) => cmd::inspect::inspect(common, args),
         Command::Break(args) => cmd::brk::brk(common, args),
+        Command::Serve(args) => cmd::serve::serve(common, args),
         Command::Doctor => cmd::doctor::doctor(common),
         Command::Conformance(args) => cmd::conformance::conformance(common, args),
         Command::Bench(args) => cmd::bench::bench(common, args),

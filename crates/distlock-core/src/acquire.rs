@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tracing::info;
 
+use crate::behalf::Waiting;
 use crate::cleanup::Job;
 use crate::client::ClientInner;
 use crate::clock::Moment;
@@ -15,8 +16,10 @@ use crate::driver::{Claim, DriverError, Grant, Holder, Line, Mode, Reached, Stan
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
 use crate::key::Key;
+use crate::lease::Lease;
 use crate::mutant;
 use crate::observe::{Attempt as Seen, WAIT_NOTICE};
+use crate::owner::OwnerId;
 use crate::pace::{self, Backoff, Floor};
 use crate::queue::Permit;
 use crate::settings::{Settings, Wait};
@@ -72,16 +75,38 @@ impl Plan {
         };
         Arc::new(Want {
             key: self.key.clone(),
-            owner: self.client.engine.owners().next(),
+            owner: self.owner(),
             mode: self.mode,
             order: self.settings.order,
             line,
             life: self.settings.life,
             ttl: self.ttl,
-            label: self.client.engine.label().cloned(),
+            label: self.settings.label.clone().or_else(|| self.client.engine.label().cloned()),
             reason: self.settings.reason.clone(),
             bell: Default::default(),
         })
+    }
+
+    fn owner(&self) -> OwnerId {
+        match self.settings.behalf {
+            None => self.client.engine.owners().next(),
+            // Below 2^53, so that every engine and language keeps it exactly.
+            Some(client) => OwnerId {
+                client,
+                n: rand::random::<u64>() >> 11,
+            },
+        }
+    }
+
+    /// Tells whoever wants to know that the lock is taken.
+    fn waits(&self, want: Option<&Want>, holder: &Option<Holder>, ahead: Option<u32>) {
+        if let Some(listener) = &self.settings.listener {
+            listener.tell(&Waiting {
+                place: want.map(Lease::of_place),
+                holder: holder.clone(),
+                ahead,
+            });
+        }
     }
 
     fn attempt(&self, permit: Option<Permit>) -> Result<Attempt<'_>, Error> {
@@ -144,6 +169,7 @@ impl Plan {
         let _gauge = self.client.observe.waiting();
         let clock = self.client.engine.clock();
         let mut notice = start + WAIT_NOTICE;
+        self.waits(None, &queue.holder(&self.key), None);
         loop {
             if let Some(permit) = clock.deadline(deadline.min(notice), entered.as_mut()).await {
                 return Ok(permit);
@@ -224,6 +250,7 @@ impl Plan {
                             .with_holder(holder));
                     }
                     gauge.get_or_insert_with(|| client.observe.waiting());
+                    self.waits(Some(&attempt.want), &holder, ahead);
                     backoff.reset();
                     tries = 0;
                     if let Some(permit) = &attempt.permit {

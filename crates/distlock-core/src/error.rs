@@ -71,6 +71,7 @@ struct Inner {
     engine: Option<&'static str>,
     holder: Option<Holder>,
     reason: Option<LostReason>,
+    refusal: Option<Refusal>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -85,6 +86,7 @@ impl Error {
             engine: None,
             holder: None,
             reason: None,
+            refusal: None,
             source: None,
         }))
     }
@@ -119,6 +121,9 @@ impl Error {
             _ => e.to_string(),
         };
         let mut out = Self::new(kind, message);
+        if let DriverErrorKind::Refused(refusal) = e.kind {
+            out.0.refusal = Some(refusal);
+        }
         out.0.source = e.source;
         out
     }
@@ -141,6 +146,13 @@ impl Error {
     #[must_use]
     pub fn with_holder(mut self, holder: Option<Holder>) -> Self {
         self.0.holder = holder;
+        self
+    }
+
+    /// Says why the hold is over.
+    #[must_use]
+    pub fn with_reason(mut self, reason: LostReason) -> Self {
+        self.0.reason = Some(reason);
         self
     }
 
@@ -171,7 +183,12 @@ impl Error {
         self.0.holder.as_ref()
     }
 
-    /// Why the hold was lost, for [`ErrorKind::Lost`].
+    /// What the engine refused, where it did, with its details.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.0.refusal.as_ref()
+    }
+
+    /// Why the hold was lost, for [`ErrorKind::Lost`], and for [`ErrorKind::NotHeld`] where it is known.
     pub fn lost_reason(&self) -> Option<&LostReason> {
         self.0.reason.as_ref()
     }

@@ -215,10 +215,19 @@ async fn lost(holds: Vec<Arc<HoldState>>) -> LostReason {
 
 /// One renewal of one hold; `None` if the driver did not answer.
 pub(crate) async fn ask(driver: &dyn Driver, hold: Hold) -> Option<Renewal> {
-    let slot = Mutex::new(None);
-    let answer = |_, renewal| *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(renewal);
-    driver.renew(&[hold], &answer).await;
-    slot.into_inner().unwrap_or_else(PoisonError::into_inner)
+    renew_all(driver, &[hold]).await.pop().flatten()
+}
+
+/// One renewal of each hold, in one batch; `None` where the driver did not answer.
+pub(crate) async fn renew_all(driver: &dyn Driver, holds: &[Hold]) -> Vec<Option<Renewal>> {
+    let slots = Mutex::new(holds.iter().map(|_| None).collect::<Vec<_>>());
+    let answer = |at: usize, renewal| {
+        if let Some(slot) = slots.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+            *slot = Some(renewal);
+        }
+    };
+    driver.renew(holds, &answer).await;
+    slots.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One renewal in the caller's own task.

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::behalf::answer_to;
 use crate::client::Client;
-use crate::driver::{Grant, Hold, Life, Line, Mode, Order, Renewal, Want};
+use crate::driver::{Grant, Hold, Life, Line, Mode, Order, Want};
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::hold::{Held, HoldState};
@@ -43,6 +44,66 @@ impl Lease {
     /// The length of the lease at each renewal.
     pub fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// The owner as the engine stores it.
+    pub fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    /// How the key is held.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The same lease, renewed for another time from the next renewal on.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// What an owner has, or may have, at the engine: to renew or release it.
+    pub fn new(key: Key, owner: OwnerId, mode: Mode, ttl: Duration) -> Self {
+        Self {
+            key,
+            owner,
+            mode,
+            mark: 0,
+            token: None,
+            ttl,
+        }
+    }
+
+    /// A contender's place at the engine, held or not.
+    pub(crate) fn of_place(want: &Want) -> Self {
+        Self::new(want.key.clone(), want.owner, want.mode, want.ttl)
+    }
+
+    /// The contender again, as one that only renews and releases.
+    fn want(&self) -> Want {
+        Want {
+            key: self.key.clone(),
+            owner: self.owner,
+            mode: self.mode,
+            order: Order::Any,
+            line: Line::Never,
+            life: Life::Lease,
+            ttl: self.ttl,
+            label: None,
+            reason: None,
+            bell: Default::default(),
+        }
+    }
+
+    /// The hold as drivers see it.
+    pub(crate) fn hold(&self) -> Hold {
+        Hold {
+            want: Arc::new(self.want()),
+            mark: self.mark,
+            ttl: self.ttl,
+            floor: None,
+        }
     }
 }
 
@@ -118,27 +179,40 @@ impl Guard {
     /// [`ErrorKind::InvalidConfig`] unless the lock was taken alone and [`detachable`](crate::Lock::detachable);
     /// [`ErrorKind::Lost`]. The guard is dropped, and so releases, in both cases.
     pub fn detach(self) -> Result<Lease, Error> {
-        self.ensure()?;
-        let [hold] = self.holds() else {
-            let why = "several locks taken together cannot be detached; take them one by one";
-            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        let mut leases = match self.holds() {
+            [_] => self.detach_all()?,
+            _ => Vec::new(),
         };
-        if hold.want.life != Life::Lease {
+        leases.pop().ok_or_else(|| {
+            let why = "several locks taken together are no single lease; `detach_all` gives one for each";
+            Error::new(ErrorKind::InvalidConfig, why)
+        })
+    }
+
+    /// As [`detach`](Self::detach), for locks that were taken together: a lease for each, in key order.
+    ///
+    /// # Errors
+    /// As [`detach`](Self::detach), unless all were [`detachable`](crate::Lock::detachable).
+    pub fn detach_all(self) -> Result<Vec<Lease>, Error> {
+        self.ensure()?;
+        if let Some(hold) = self.holds().iter().find(|hold| hold.want.life != Life::Lease) {
             let why = "the lock was not taken with `detachable`, so it ends with this process";
             return Err(Error::new(ErrorKind::InvalidConfig, why).with_key(&hold.want.key));
         }
-        let Hold { want, mark, ttl, .. } = hold.hold();
-        let lease = Lease {
-            key: want.key.clone(),
-            owner: want.owner,
-            mode: want.mode,
-            mark,
-            token: hold.token,
-            ttl,
-        };
-        // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the engine.
-        drop(hold.take());
-        Ok(lease)
+        let leases = self.holds().iter().map(|hold| {
+            let Hold { want, mark, ttl, .. } = hold.hold();
+            let lease = Lease {
+                mark,
+                token: hold.token,
+                ttl,
+                ..Lease::of_place(&want)
+            };
+            // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the
+            // engine.
+            drop(hold.take());
+            lease
+        });
+        Ok(leases.collect())
     }
 }
 
@@ -153,68 +227,34 @@ impl Client {
     pub async fn resume(&self, lease: &Lease) -> Result<Guard, Error> {
         self.0.check_open()?;
         let client = self.0.clone();
+        let hold = lease.hold();
         let want = Arc::new(Want {
-            key: lease.key.clone(),
-            owner: lease.owner,
-            mode: lease.mode,
-            order: Order::Any,
-            line: Line::Never,
-            life: Life::Lease,
-            ttl: lease.ttl,
             label: client.engine.label().cloned(),
-            reason: None,
-            bell: Default::default(),
+            ..lease.want()
         });
         let name = |e: Error| e.with_key(&lease.key).with_engine(self.0.observe.engine());
-        let (mark, token) = (lease.mark, lease.token);
         let answer = {
-            let (client, want) = (client.clone(), want.clone());
-            let asked = async move {
-                crate::guard::ask(
-                    &*client.driver,
-                    Hold {
-                        ttl: want.ttl,
-                        want,
-                        mark,
-                        floor: None,
-                    },
-                )
-                .await
-            };
+            let client = client.clone();
+            let asked = async move { crate::guard::ask(&*client.driver, hold).await };
             self.0.on_runtime(asked).await?
         };
-        match answer {
-            Some(Renewal::Good(valid_until)) => {
-                let claim = client
-                    .driver
-                    .claim(want.clone())
-                    .map_err(|e| name(Error::from_driver(e)))?;
-                let held = Held {
-                    claim,
-                    permit: None,
-                    unresolved: false,
-                };
-                let grant = Grant {
-                    token,
-                    valid_until,
-                    mark,
-                };
-                let now = client.now();
-                let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
-                client.keeper.watch(&hold);
-                client.observe.granted(Duration::ZERO);
-                Ok(Guard::new(vec![hold]))
-            }
-            Some(Renewal::Lost(reason)) => Err(name(Error::new(
-                ErrorKind::NotHeld,
-                format!("the lease is over: {reason}"),
-            ))),
-            Some(Renewal::Unknown(e)) => Err(name(Error::from_driver(e))),
-            None => Err(name(Error::new(
-                ErrorKind::OutcomeUnknown,
-                "the engine did not answer",
-            ))),
-        }
+        let valid_until = answer_to(answer).map_err(name)?;
+        let claim = client.driver.claim(want.clone());
+        let held = Held {
+            claim: claim.map_err(|e| name(Error::from_driver(e)))?,
+            permit: None,
+            unresolved: false,
+        };
+        let grant = Grant {
+            token: lease.token,
+            valid_until,
+            mark: lease.mark,
+        };
+        let now = client.now();
+        let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
+        client.keeper.watch(&hold);
+        client.observe.granted(Duration::ZERO);
+        Ok(Guard::new(vec![hold]))
     }
 }
 

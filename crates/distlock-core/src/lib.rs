@@ -12,6 +12,7 @@ pub mod per_runtime;
 
 mod acquire;
 mod admin;
+mod behalf;
 pub mod blocking;
 mod cleanup;
 mod client;
@@ -35,6 +36,7 @@ mod secret;
 mod settings;
 mod token;
 
+pub use crate::behalf::Waiting;
 pub use crate::client::{Builder, Client, OnDisconnect};
 pub use crate::commit::{CommitError, Committed, Uncommitted};
 #[doc(hidden)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::behalf::Listener;
 use crate::driver::{Kind, Life, MAX_TTL, Mode, Order, Orders, Promises, TokenPromise};
 use crate::error::{Error, ErrorKind};
 use crate::reentrant::Owner;
@@ -50,6 +51,11 @@ pub(crate) struct Settings {
     pub(crate) owner: Option<Owner>,
     pub(crate) fenced: bool,
     pub(crate) life: Life,
+    /// Another label than the client's.
+    pub(crate) label: Option<Arc<str>>,
+    /// In whose name, if not the client's own.
+    pub(crate) behalf: Option<uuid::Uuid>,
+    pub(crate) listener: Option<Listener>,
 }
 
 impl Default for Settings {
@@ -66,6 +72,9 @@ impl Default for Settings {
             owner: None,
             fenced: false,
             life: Life::Process,
+            label: None,
+            behalf: None,
+            listener: None,
         }
     }
 }

@@ -25,6 +25,8 @@ const SCHEMES: &[(&str, &str)] = &[
     ("mariadb", "sql"),
     ("postgres", "sql"),
     ("postgresql", "sql"),
+    ("http", "http"),
+    ("https", "http"),
 ];
 
 /// Locks on one engine: the entry to the library. Cheap to clone; dereferences to [`Client`], which has the locks.
@@ -217,6 +219,8 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
             let config = crate::sql::of(location)?;
             builder.build(|engine| distlock_sql::open(engine, config)).await
         }
+        #[cfg(feature = "http")]
+        "http" | "https" => http::open(builder, location).await,
         scheme => Err(unknown(scheme)),
     }
 }
@@ -347,5 +351,27 @@ mod zookeeper {
         builder
             .build(|engine| distlock_zookeeper::open(engine, config))
             .await
+    }
+}
+
+#[cfg(feature = "http")]
+mod http {
+    use distlock_http::{Config, parameters};
+
+    use super::*;
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let mut config = Config::new(location.hosts.iter().map(String::as_str)).path(&location.path);
+        if location.scheme == "https" {
+            config = config.tls();
+        }
+        // A token alone, or one in the place of a password.
+        if let Some(token) = location.password.as_ref().or(location.user.as_ref()) {
+            config = config.token(token);
+        }
+        location.set_all(parameters(), |name, value| {
+            config.set(name, value).map_err(Error::from_driver)
+        })?;
+        builder.build(|engine| distlock_http::open(engine, config)).await
     }
 }

@@ -157,6 +157,23 @@ async fn mariadb() {
     use_it(&server.url()).await;
 }
 
+#[cfg(feature = "http")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http() {
+    use distlock::{Client, memory::Memory};
+    use distlock_server::{Config, Listener, Server};
+    let memory = Memory::new();
+    let config = Config::new(std::sync::Arc::new(move |namespace| {
+        let made = Client::builder().namespace(namespace.as_str()).memory(&memory);
+        Box::pin(std::future::ready(made))
+    }));
+    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+    let url = listener.url();
+    let server = Server::start(config, vec![listener]).unwrap();
+    use_it(&url).await;
+    assert!(server.shutdown(Duration::from_secs(10)).await);
+}
+
 #[tokio::test]
 async fn an_unknown_engine_or_parameter_names_the_known_ones() {
     let e = Locks::connect("bogus://h").await.unwrap_err();

@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod lease;
 pub(crate) mod ls;
 pub(crate) mod run;
+pub(crate) mod serve;
 #[cfg(feature = "sql")]
 pub(crate) mod sql;
 
