@@ -51,8 +51,16 @@ impl Engine {
             .split('&')
             .filter(|p| !p.is_empty() && !p.starts_with("namespace="))
             .collect();
-        let url = if rest.is_empty() { url.to_owned() } else { format!("{url}?{}", rest.join("&")) };
-        Locks::builder().label("gateway").namespace(namespace).connect(&url).await
+        let url = if rest.is_empty() {
+            url.to_owned()
+        } else {
+            format!("{url}?{}", rest.join("&"))
+        };
+        Locks::builder()
+            .label("gateway")
+            .namespace(namespace)
+            .connect(&url)
+            .await
     }
 
     /// The engine's URL without secrets, the same for all that mean the same engine.

@@ -28,5 +28,9 @@ fn begin(filter: &str, json: bool) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // Only fails when there is a log already.
-    let _ = if json { log.json().try_init() } else { log.try_init() };
+    let _ = if json {
+        log.json().try_init()
+    } else {
+        log.try_init()
+    };
 }

@@ -81,7 +81,11 @@ impl Plan {
             line,
             life: self.settings.life,
             ttl: self.ttl,
-            label: self.settings.label.clone().or_else(|| self.client.engine.label().cloned()),
+            label: self
+                .settings
+                .label
+                .clone()
+                .or_else(|| self.client.engine.label().cloned()),
             reason: self.settings.reason.clone(),
             bell: Default::default(),
         })

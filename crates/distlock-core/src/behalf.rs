@@ -10,7 +10,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::client::Client;
-use crate::driver::{Holder, Hold, Released, Renewal};
+use crate::driver::{Hold, Holder, Released, Renewal};
 use crate::error::{Error, ErrorKind};
 use crate::guard::renew_all;
 use crate::lease::Lease;
@@ -152,9 +152,6 @@ pub(crate) fn answer_to(answer: Option<Renewal>) -> Result<crate::clock::Moment,
             Err(Error::new(ErrorKind::NotHeld, why).with_reason(reason))
         }
         Some(Renewal::Unknown(e)) => Err(Error::from_driver(e)),
-        None => Err(Error::new(
-            ErrorKind::OutcomeUnknown,
-            "the engine did not answer",
-        )),
+        None => Err(Error::new(ErrorKind::OutcomeUnknown, "the engine did not answer")),
     }
 }

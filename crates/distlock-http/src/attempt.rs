@@ -241,7 +241,9 @@ impl Asking {
                     Line::Problem(problem) if matches!(problem.kind.as_str(), "busy" | "timeout") => {
                         return Err(cut("the gateway ended the wait".into()));
                     }
-                    Line::Problem(problem) => return Err(of_problem(StatusCode::CONFLICT.as_u16(), *problem)),
+                    Line::Problem(problem) => {
+                        return Err(of_problem(StatusCode::CONFLICT.as_u16(), *problem));
+                    }
                 }
             }
             if text.len() > LINE {

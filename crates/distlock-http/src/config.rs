@@ -90,7 +90,9 @@ impl Config {
             "connect_timeout" => self.connect_timeout = time()?,
             _ => {
                 let known = parameters().join(", ");
-                return Err(invalid(format!("{name}= is not known; the known ones are {known}")));
+                return Err(invalid(format!(
+                    "{name}= is not known; the known ones are {known}"
+                )));
             }
         }
         Ok(())

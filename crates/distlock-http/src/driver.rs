@@ -56,8 +56,16 @@ impl HttpDriver {
         };
         let least = Duration::from_millis(there.ttl_min_ms).max(LEAST);
         promises.ttl = least..=Duration::from_millis(there.ttl_max_ms).max(least);
-        promises.wakes = if there.notified { Wakes::Notified } else { Wakes::Paced };
-        promises.loss = if there.loss_before_regrant { Loss::BeforeRegrant } else { Loss::OnNotice };
+        promises.wakes = if there.notified {
+            Wakes::Notified
+        } else {
+            Wakes::Paced
+        };
+        promises.loss = if there.loss_before_regrant {
+            Loss::BeforeRegrant
+        } else {
+            Loss::OnNotice
+        };
         // The gateway does not watch over those whom it granted a lease.
         promises.death = Death::AtTtl;
         promises.lease_records = !view.bound_to_gateway;
@@ -83,7 +91,10 @@ impl Driver for HttpDriver {
         let p = &self.promises;
         if !p.ttl.contains(&want.ttl) {
             let (least, most) = (p.ttl.start(), p.ttl.end());
-            return Err(invalid(format!("the TTL {:?} is not within {least:?} to {most:?}", want.ttl)));
+            return Err(invalid(format!(
+                "the TTL {:?} is not within {least:?} to {most:?}",
+                want.ttl
+            )));
         }
         let missing = match want.mode {
             Mode::Read | Mode::Write if !p.shared => "read/write locks",

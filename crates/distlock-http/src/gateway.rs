@@ -83,7 +83,9 @@ impl Gateway {
                 false if config.tls => format!("{scheme}://{host}:443{}", config.path),
                 false => format!("{scheme}://{host}:7466{}", config.path),
             };
-            let parsed = base.parse::<hyper::Uri>().map_err(|_| invalid(format!("{host:?} is not a host")));
+            let parsed = base
+                .parse::<hyper::Uri>()
+                .map_err(|_| invalid(format!("{host:?} is not a host")));
             parsed.map(|_| base)
         });
         let mut tcp = HttpConnector::new();
@@ -119,7 +121,10 @@ impl Gateway {
         path: &str,
         query: &[(&str, &str)],
     ) -> Result<T, DriverError> {
-        let query: String = query.iter().map(|(name, value)| format!("&{name}={}", part(value))).collect();
+        let query: String = query
+            .iter()
+            .map(|(name, value)| format!("&{name}={}", part(value)))
+            .collect();
         let path = format!("{path}?namespace={}{query}", self.namespace);
         let gateway = self.clone();
         self.on_engine(async move {
@@ -197,7 +202,10 @@ impl Gateway {
         *request.method_mut() = method;
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("distlock/", env!("CARGO_PKG_VERSION"))));
+        headers.insert(
+            USER_AGENT,
+            HeaderValue::from_static(concat!("distlock/", env!("CARGO_PKG_VERSION"))),
+        );
         if let Ok(client) = HeaderValue::from_str(&self.client.to_string()) {
             headers.insert("distlock-client", client);
         }
@@ -208,11 +216,7 @@ impl Gateway {
     }
 
     /// Sends a request; to each gateway in turn, as long as none is reached.
-    async fn send(
-        &self,
-        path: &str,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Answer, DriverError> {
+    async fn send(&self, path: &str, request: Request<Full<Bytes>>) -> Result<Answer, DriverError> {
         let mut left = self.bases.len();
         loop {
             let at = self.current.load(Ordering::Acquire);
@@ -225,7 +229,11 @@ impl Gateway {
             let error = match self.http.request(request).await {
                 Ok(body) => return Ok(Answer { body, sent }),
                 Err(e) => {
-                    let reached = if e.is_connect() { Reached::No } else { Reached::Maybe };
+                    let reached = if e.is_connect() {
+                        Reached::No
+                    } else {
+                        Reached::Maybe
+                    };
                     DriverError::unavailable(reached, format!("{base}: {}", causes(&e)))
                 }
             };
@@ -325,7 +333,8 @@ fn tls(config: &Config) -> Result<ClientConfig, DriverError> {
     let mut roots = RootCertStore::empty();
     match &config.ca {
         Some(path) => {
-            let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let certificates =
+                CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             for certificate in certificates.map_err(|e| of(path, &e))? {
                 roots.add(certificate).map_err(|e| of(path, &e))?;
             }
@@ -347,7 +356,9 @@ fn tls(config: &Config) -> Result<ClientConfig, DriverError> {
             let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             let chain = chain.map_err(|e| of(cert, &e))?;
             let own = PrivateKeyDer::from_pem_file(key).map_err(|e| of(key, &e))?;
-            builder.with_client_auth_cert(chain, own).map_err(|e| of(cert, &e))
+            builder
+                .with_client_auth_cert(chain, own)
+                .map_err(|e| of(cert, &e))
         }
         _ => Err(invalid("cert= and key= go together")),
     }

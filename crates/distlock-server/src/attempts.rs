@@ -49,7 +49,9 @@ enum Entry {
         until: Instant,
     },
     /// It was given up; whatever comes under its name is refused.
-    Over { until: Instant },
+    Over {
+        until: Instant,
+    },
 }
 
 /// The requests that have a name.

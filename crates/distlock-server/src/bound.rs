@@ -34,7 +34,10 @@ struct Kept {
 }
 
 fn over() -> Error {
-    Error::new(ErrorKind::NotHeld, "the lease is over: it was released, lost or not renewed in time")
+    Error::new(
+        ErrorKind::NotHeld,
+        "the lease is over: it was released, lost or not renewed in time",
+    )
 }
 
 impl Bound {
@@ -55,7 +58,11 @@ impl Bound {
     }
 
     fn number(&self, handle: &str) -> Result<Uuid, Error> {
-        let mut parts = handle.trim().strip_prefix(SCHEME).unwrap_or_default().splitn(2, '/');
+        let mut parts = handle
+            .trim()
+            .strip_prefix(SCHEME)
+            .unwrap_or_default()
+            .splitn(2, '/');
         let mut part = || parts.next().and_then(|part| part.parse::<Uuid>().ok());
         match (part(), part()) {
             (Some(gateway), Some(number)) if gateway == self.gateway => Ok(number),
@@ -63,7 +70,9 @@ impl Bound {
                 ErrorKind::NotHeld,
                 "the lock was bound to another gateway, or to an earlier run of this one; if that is gone, so is the lock",
             )),
-            _ => Err(crate::api::types::bad("this is not a lease handle (gw1/…), or it was cut short")),
+            _ => Err(crate::api::types::bad(
+                "this is not a lease handle (gw1/…), or it was cut short",
+            )),
         }
     }
 

@@ -152,20 +152,38 @@ impl Chronicle {
     }
 
     /// These were granted.
-    pub(crate) fn granted(&self, namespace: &str, leases: &[Granted], label: Option<&String>, took: Duration) {
+    pub(crate) fn granted(
+        &self,
+        namespace: &str,
+        leases: &[Granted],
+        label: Option<&String>,
+        took: Duration,
+    ) {
         for lease in leases {
-            self.event(namespace, "granted", lease.key.as_str(), label.cloned(), None, None);
+            self.event(
+                namespace,
+                "granted",
+                lease.key.as_str(),
+                label.cloned(),
+                None,
+                None,
+            );
             self.follow(namespace, lease, label.cloned());
         }
         let mut inner = self.lock();
         let space = inner.spaces.entry(namespace.to_owned()).or_default();
         let took = millis(took);
-        let class = BOUNDS.iter().position(|bound| took <= *bound).unwrap_or(BOUNDS.len());
+        let class = BOUNDS
+            .iter()
+            .position(|bound| took <= *bound)
+            .unwrap_or(BOUNDS.len());
         space.waits[class] += 1;
     }
 
     fn follow(&self, namespace: &str, granted: &Granted, label: Option<String>) {
-        let Ok(lease) = granted.handle.parse::<Lease>() else { return };
+        let Ok(lease) = granted.handle.parse::<Lease>() else {
+            return;
+        };
         let mut inner = self.lock();
         if inner.followed.len() < LEASES {
             let followed = Followed {
@@ -262,7 +280,9 @@ impl Chronicle {
         contended.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.key.cmp(&b.key)));
         contended.truncate(20);
         let bounds = BOUNDS.iter().map(|b| Some(*b)).chain([None]);
-        let waits = bounds.zip(space.waits).map(|(up_to_ms, count)| Class { up_to_ms, count });
+        let waits = bounds
+            .zip(space.waits)
+            .map(|(up_to_ms, count)| Class { up_to_ms, count });
         Activity {
             events: of_key(&space.events),
             losses: of_key(&space.losses),

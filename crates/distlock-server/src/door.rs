@@ -104,10 +104,14 @@ fn admit(gateway: &Gateway, request: &Request) -> Result<Caller, Problem> {
 
 /// A browser says where a request comes from; only this gateway's own page may send any.
 fn from_own_page(headers: &HeaderMap) -> Result<(), Problem> {
-    let foreign = |what: &str| Problem::forbidden(format!("{what}: requests of other sites' pages are not served"));
+    let foreign =
+        |what: &str| Problem::forbidden(format!("{what}: requests of other sites' pages are not served"));
     if let Some(origin) = headers.get(ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
-        let host = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+        let host = headers
+            .get(HOST)
+            .and_then(|h| h.to_str().ok())
+            .unwrap_or_default();
         let own = origin
             .split_once("://")
             .is_some_and(|(_, authority)| !host.is_empty() && authority.eq_ignore_ascii_case(host));
@@ -126,10 +130,14 @@ fn from_this_host(headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Probl
     if !from.is_some_and(|from| from.is_loopback()) || !headers.contains_key(ORIGIN) {
         return Ok(());
     }
-    let host = headers.get(HOST).and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let host = headers
+        .get(HOST)
+        .and_then(|h| h.to_str().ok())
+        .unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']');
-    let local = name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+    let local =
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if local {
         return Ok(());
     }
@@ -144,7 +152,10 @@ pub(crate) async fn nowhere(request: Request) -> Problem {
         StatusCode::NOT_FOUND,
         "not_found",
         "There is nothing here",
-        format!("{:?} is no address of this API; see /v1/openapi.json", request.uri().path()),
+        format!(
+            "{:?} is no address of this API; see /v1/openapi.json",
+            request.uri().path()
+        ),
     )
 }
 

@@ -84,7 +84,9 @@ pub(crate) struct Gateway {
 
 impl fmt::Debug for Gateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -71,7 +71,9 @@ pub(crate) struct Counted(Vec<Arc<AtomicUsize>>);
 impl Counted {
     /// Counts here if that stays within the limit.
     fn add(&mut self, count: &Arc<AtomicUsize>, limit: usize) -> bool {
-        let fits = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < limit).then_some(n + 1));
+        let fits = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            (n < limit).then_some(n + 1)
+        });
         if fits.is_ok() {
             self.0.push(count.clone());
         }

@@ -83,7 +83,12 @@ impl Problem {
 
     /// The request itself is wrong.
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad_request", "The request is not understood", detail)
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad_request",
+            "The request is not understood",
+            detail,
+        )
     }
 
     /// The caller may not do this.
@@ -171,7 +176,10 @@ fn status(e: &Error) -> (StatusCode, &'static str) {
     }
     match e.kind() {
         ErrorKind::Busy => (StatusCode::CONFLICT, "Somebody else holds the lock"),
-        ErrorKind::Timeout => (StatusCode::CONFLICT, "Somebody else held the lock for all of the wait"),
+        ErrorKind::Timeout => (
+            StatusCode::CONFLICT,
+            "Somebody else held the lock for all of the wait",
+        ),
         ErrorKind::KindMismatch => (StatusCode::CONFLICT, "The key is in use as another kind of lock"),
         ErrorKind::Lost | ErrorKind::NotHeld => (StatusCode::GONE, "The lease is over"),
         ErrorKind::InvalidKey => (StatusCode::BAD_REQUEST, "The key is not allowed"),

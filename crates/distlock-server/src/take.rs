@@ -80,7 +80,8 @@ impl Wanted {
     ) -> Result<Vec<Granted>, Error> {
         let guard = tokio::time::timeout(self.wait + patience, self.guard(tenant, seat));
         let guard = guard.await.map_err(|_| {
-            let why = format!("the engine did not answer within {patience:?}; what it may have done is undone");
+            let why =
+                format!("the engine did not answer within {patience:?}; what it may have done is undone");
             Error::new(ErrorKind::OutcomeUnknown, why)
         })??;
         if !tenant.client.capabilities().lease_records {
@@ -89,6 +90,9 @@ impl Wanted {
         // In this order: what is told is never more than what is left.
         let valid_until = tenant.client.clock().now() + guard.valid_for();
         let leases = guard.detach_all()?;
-        Ok(leases.iter().map(|lease| Granted::of(lease, valid_until)).collect())
+        Ok(leases
+            .iter()
+            .map(|lease| Granted::of(lease, valid_until))
+            .collect())
     }
 }

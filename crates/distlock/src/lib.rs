@@ -5,7 +5,13 @@ mod attribute;
 mod connect;
 // What an engine's URL may hold is read by the engines whose feature is on.
 #[cfg_attr(
-    not(all(feature = "redis", feature = "etcd", feature = "sql", feature = "zookeeper", feature = "http")),
+    not(all(
+        feature = "redis",
+        feature = "etcd",
+        feature = "sql",
+        feature = "zookeeper",
+        feature = "http"
+    )),
     allow(dead_code)
 )]
 mod location;

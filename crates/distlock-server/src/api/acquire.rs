@@ -117,7 +117,10 @@ pub(crate) async fn acquire_all(ask: Ask, body: Body) -> Result<Response, Proble
     let asked: AcquireAllBody = ask.body(body).await?;
     let request = fingerprint(&format!("{asked:?}"));
     if asked.locks.is_empty() || asked.locks.len() > TOGETHER {
-        let why = format!("{} locks are named; 1 to {TOGETHER} can be taken together", asked.locks.len());
+        let why = format!(
+            "{} locks are named; 1 to {TOGETHER} can be taken together",
+            asked.locks.len()
+        );
         return Err(bad(why).into());
     }
     let locks = asked.locks.iter().map(|part| {
@@ -162,7 +165,11 @@ async fn take(
         let why = format!(
             "wait {:?} is not in 0s to {longest:?}{}",
             wanted.wait,
-            if streams { "" } else { "; with Accept: application/x-ndjson it may be longer" }
+            if streams {
+                ""
+            } else {
+                "; with Accept: application/x-ndjson it may be longer"
+            }
         );
         return Err(bad(why).into());
     }
@@ -214,7 +221,10 @@ async fn next_line(mut taking: Taking, telling: Telling) -> (Value, Option<(Taki
     }
     let line = {
         let told = taking.told.borrow_and_update();
-        let holder = told.as_ref().and_then(|w| w.holder.as_ref()).map(|h| HolderView::new(h, None));
+        let holder = told
+            .as_ref()
+            .and_then(|w| w.holder.as_ref())
+            .map(|h| HolderView::new(h, None));
         json!({"waiting": {"holder": holder, "ahead": told.as_ref().and_then(|w| w.ahead)}})
     };
     (line, Some((taking, telling)))
@@ -263,7 +273,9 @@ fn start(ask: &Ask, tenant: &Arc<Tenant>, wanted: Wanted) -> Result<Taking, Prob
             }
         }
         let granted = taken?;
-        gateway.chronicle.granted(namespace, &granted, wanted.label.as_ref(), took);
+        gateway
+            .chronicle
+            .granted(namespace, &granted, wanted.label.as_ref(), took);
         drop((counted, seated));
         Ok(granted)
     };

@@ -49,7 +49,9 @@ pub(crate) async fn break_lock(ask: Ask, Named(key): Named, body: Body) -> Resul
             return Err(problem);
         }
     };
-    ask.gateway.audit.note(who, namespace, key.as_str(), reason, Ok(&broken));
+    ask.gateway
+        .audit
+        .note(who, namespace, key.as_str(), reason, Ok(&broken));
     for holder in &broken {
         let (label, why) = (holder.label.clone(), Some(reason.to_owned()));
         let by = Some(who.clone());

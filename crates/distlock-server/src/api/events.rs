@@ -140,10 +140,12 @@ impl Follow {
         }
         for new in now.holders.iter().filter(|holder| !here(&before.holders, holder)) {
             if self.concerns(new) {
-                self.tell("granted", &json!({"holder": HolderView::new(new, None)})).await?;
+                self.tell("granted", &json!({"holder": HolderView::new(new, None)}))
+                    .await?;
             }
         }
-        let owners = |info: &LockInfo| -> Vec<String> { info.waiters.iter().map(|w| w.owner.clone()).collect() };
+        let owners =
+            |info: &LockInfo| -> Vec<String> { info.waiters.iter().map(|w| w.owner.clone()).collect() };
         if self.of.is_none() && owners(&before) != owners(&now) {
             let waiters: Vec<HolderView> = now.waiters.iter().map(|h| HolderView::new(h, None)).collect();
             self.tell("waiting", &json!({"waiters": waiters})).await?;
@@ -157,13 +159,17 @@ impl Follow {
 
     fn is_there(&self, now: &LockInfo) -> Option<()> {
         let of = self.of.as_ref();
-        of.is_none_or(|of| now.holders.iter().any(|h| h.owner == *of)).then_some(())
+        of.is_none_or(|of| now.holders.iter().any(|h| h.owner == *of))
+            .then_some(())
     }
 
     /// How a hold ended, as far as this gateway knows.
     fn how(&self, now: &LockInfo, gone: &Holder, seen: Instant) -> (&'static str, Option<String>) {
         let key = now.key.as_str();
-        let recent = self.gateway.chronicle.activity(self.tenant.namespace(), Some(key), 8);
+        let recent = self
+            .gateway
+            .chronicle
+            .activity(self.tenant.namespace(), Some(key), 8);
         let ended = recent
             .events
             .into_iter()
@@ -173,7 +179,9 @@ impl Follow {
             Some(e) if e.what == "broken" => ("broken", e.reason),
             Some(e) => ("lost", e.reason),
             // Its lease had run out since it was last seen.
-            None if gone.expires_in.is_some_and(|left| left <= seen.elapsed()) => ("lost", Some("expired".into())),
+            None if gone.expires_in.is_some_and(|left| left <= seen.elapsed()) => {
+                ("lost", Some("expired".into()))
+            }
             None => ("ended", None),
         }
     }
@@ -207,13 +215,19 @@ async fn tell_looks(mut looks: watch::Receiver<Look>, events: mpsc::Sender<Bytes
             }
             Some(Ok(locks)) => {
                 let same = told.as_ref().is_some_and(|(before, at)| {
-                    let people = before.iter().zip(locks).all(|(a, b)| a.key == b.key && a.same_people(b));
+                    let people = before
+                        .iter()
+                        .zip(locks)
+                        .all(|(a, b)| a.key == b.key && a.same_people(b));
                     people && before.len() == locks.len() && at.elapsed() < AGAIN
                 });
                 (!same).then(|| {
                     told = Some((locks.clone(), Instant::now()));
                     let views: Vec<LockView> = locks.iter().map(|info| LockView::new(info, None)).collect();
-                    event("locks", &json!({"locks": views, "more": locks.len() >= crate::overview::MOST}))
+                    event(
+                        "locks",
+                        &json!({"locks": views, "more": locks.len() >= crate::overview::MOST}),
+                    )
                 })
             }
         };

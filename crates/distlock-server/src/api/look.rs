@@ -108,6 +108,9 @@ pub(crate) async fn activity(
     let tenant = ask.tenant(Right::Read).await?;
     let recent = query(recent)?;
     let limit = limit(recent.limit, 50, 500)?;
-    let seen = ask.gateway.chronicle.activity(tenant.namespace(), recent.key.as_deref(), limit);
+    let seen = ask
+        .gateway
+        .chronicle
+        .activity(tenant.namespace(), recent.key.as_deref(), limit);
     Ok(Json(seen))
 }

@@ -7,8 +7,8 @@ mod engine;
 mod events;
 mod look;
 mod openapi;
-mod renew;
 mod release;
+mod renew;
 pub(crate) mod types;
 
 use std::sync::Arc;
@@ -49,9 +49,18 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(engine::ready))
         .route("/metrics", get(metrics))
-        .route("/", get(async || page("text/html; charset=utf-8", dashboard::PAGE).await))
-        .route("/page.css", get(async || page("text/css", dashboard::STYLE).await))
-        .route("/page.js", get(async || page("text/javascript", dashboard::SCRIPT).await))
+        .route(
+            "/",
+            get(async || page("text/html; charset=utf-8", dashboard::PAGE).await),
+        )
+        .route(
+            "/page.css",
+            get(async || page("text/css", dashboard::STYLE).await),
+        )
+        .route(
+            "/page.js",
+            get(async || page("text/javascript", dashboard::SCRIPT).await),
+        )
         .fallback(door::nowhere)
         .method_not_allowed_fallback(door::wrong_method)
         .layer(from_fn_with_state(gateway.clone(), door::log))

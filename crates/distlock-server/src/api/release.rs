@@ -29,7 +29,9 @@ pub(crate) async fn release(ask: Ask, Named(key): Named, body: Body) -> Result<J
         (Some(handle), name) => {
             is_of(&ask, &handle, &key)?;
             if !of_handle(&ask, &tenant, &handle).await? {
-                ask.gateway.chronicle.lost(tenant.namespace(), key.as_str(), &handle, None);
+                ask.gateway
+                    .chronicle
+                    .lost(tenant.namespace(), key.as_str(), &handle, None);
                 let why = "there was nothing to release: the lease was over";
                 return Err(Error::new(ErrorKind::NotHeld, why).with_key(&key).into());
             }
@@ -52,19 +54,26 @@ async fn of_handle(ask: &Ask, tenant: &Tenant, handle: &str) -> Result<bool, Pro
     let lease: Lease = handle.parse()?;
     let held = ask.within(tenant.client.release_lease(&lease)).await?;
     if held {
-        ask.gateway.chronicle.released(namespace, lease.key().as_str(), handle);
+        ask.gateway
+            .chronicle
+            .released(namespace, lease.key().as_str(), handle);
     }
     Ok(held)
 }
 
 async fn of_attempt(ask: &Ask, tenant: &Tenant, name: String) -> Result<bool, Problem> {
     let name = of(ask, tenant, name);
-    let left = ask.within(async { Ok(ask.gateway.attempts.give_up(&name).await) }).await?;
+    let left = ask
+        .within(async { Ok(ask.gateway.attempts.give_up(&name).await) })
+        .await?;
     match left {
         Left::Nothing => Ok(false),
         Left::Waiting(waiting) => match waiting.and_then(|waiting| waiting.place) {
             // Its caller was never told of a grant, so it did not hold.
-            Some(place) => ask.within(tenant.client.release_lease(&place)).await.map(|_| false),
+            Some(place) => ask
+                .within(tenant.client.release_lease(&place))
+                .await
+                .map(|_| false),
             None => Ok(false),
         },
         Left::Granted(leases) => {

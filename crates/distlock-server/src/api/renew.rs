@@ -60,11 +60,17 @@ pub(crate) async fn renew_all(ask: Ask, body: Body) -> Result<Json<RenewAllView>
     let tenant = ask.tenant(Right::Acquire).await?;
     let asked: RenewAllBody = ask.body(body).await?;
     if asked.leases.len() > TOGETHER {
-        let why = format!("{} leases are named; at most {TOGETHER} are renewed together", asked.leases.len());
+        let why = format!(
+            "{} leases are named; at most {TOGETHER} are renewed together",
+            asked.leases.len()
+        );
         return Err(bad(why).into());
     }
     let received = tenant.client.clock().now();
-    let asked = asked.leases.into_iter().map(|part| (part.handle, part.ttl.map(|Time(ttl)| ttl)));
+    let asked = asked
+        .leases
+        .into_iter()
+        .map(|part| (part.handle, part.ttl.map(|Time(ttl)| ttl)));
     let answers = renew(&ask, &tenant, asked.collect()).await;
     let now = tenant.client.clock().now();
     let renewed = answers.into_iter().map(|answer| match answer {
@@ -93,7 +99,9 @@ pub(crate) fn is_of(ask: &Ask, handle: &str, key: &Key) -> Result<(), Problem> {
     if of == *key {
         return Ok(());
     }
-    Err(Problem::malformed(format!("the handle is of the key {of:?}, not {key:?}")))
+    Err(Problem::malformed(format!(
+        "the handle is of the key {of:?}, not {key:?}"
+    )))
 }
 
 /// Renews these; the answers are in the same order.
@@ -141,7 +149,9 @@ pub(crate) async fn renew(ask: &Ask, tenant: &Tenant, asked: Vec<Asked>) -> Vec<
                     if e.kind() == ErrorKind::NotHeld {
                         let reason = e.lost_reason().map(|reason| reason.word());
                         let key = lease.key().as_str();
-                        ask.gateway.chronicle.lost(tenant.namespace(), key, &handle, reason);
+                        ask.gateway
+                            .chronicle
+                            .lost(tenant.namespace(), key, &handle, reason);
                     }
                     Err(e.into())
                 }

@@ -18,9 +18,11 @@ pub(crate) struct Time(pub(crate) Duration);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
-        humantime::parse_duration(&text)
-            .map(Time)
-            .map_err(|e| serde::de::Error::custom(format!("{text:?} is not a time such as \"30s\" or \"250ms\": {e}")))
+        humantime::parse_duration(&text).map(Time).map_err(|e| {
+            serde::de::Error::custom(format!(
+                "{text:?} is not a time such as \"30s\" or \"250ms\": {e}"
+            ))
+        })
     }
 }
 
@@ -292,7 +294,11 @@ pub(crate) struct HolderView {
 impl HolderView {
     /// As it is shown to this client.
     pub(crate) fn new(h: &Holder, client: Option<Uuid>) -> Self {
-        let is_client = |client: Uuid| h.owner.parse::<OwnerId>().is_ok_and(|owner| owner.client == client);
+        let is_client = |client: Uuid| {
+            h.owner
+                .parse::<OwnerId>()
+                .is_ok_and(|owner| owner.client == client)
+        };
         Self {
             yours: client.is_some_and(is_client),
             owner: masked(&h.owner),

@@ -26,7 +26,11 @@ impl Client {
     }
 
     fn start(&self, gateway: &Gateway, key: &str, command: &[&str]) -> Child {
-        let file = format!("{}/../../examples/service/{}", env!("CARGO_MANIFEST_DIR"), self.file);
+        let file = format!(
+            "{}/../../examples/service/{}",
+            env!("CARGO_MANIFEST_DIR"),
+            self.file
+        );
         Command::new(&self.interpreter)
             .args([&file, &gateway.url(), key])
             .args(command)
@@ -38,7 +42,9 @@ impl Client {
 }
 
 async fn code(mut child: Child) -> Option<i32> {
-    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("the client ends");
+    let ended = tokio::time::timeout(PATIENCE, child.wait())
+        .await
+        .expect("the client ends");
     ended.unwrap().code()
 }
 
@@ -55,16 +61,25 @@ async fn behaves(client: Client) {
     let key = client.file;
     // It ends as its command does, with the token at hand, and gives the lock back.
     let script = "test -n \"$DISTLOCK_TOKEN\" && exit 7";
-    assert_eq!(code(client.start(&gateway, key, &["sh", "-c", script])).await, Some(7));
+    assert_eq!(
+        code(client.start(&gateway, key, &["sh", "-c", script])).await,
+        Some(7)
+    );
     holder(&gateway, key, 0).await;
     // A lock that is taken away stops the command.
     let running = client.start(&gateway, key, &["sleep", "60"]);
     holder(&gateway, key, 1).await;
     let path = format!("/v1/locks/{key}/break");
-    gateway.post(&path, json!({"reason": "a test", "grace": "0s"})).await.ok();
+    gateway
+        .post(&path, json!({"reason": "a test", "grace": "0s"}))
+        .await
+        .ok();
     assert_eq!(code(running).await, Some(79));
     // A busy one is waited for, and left at the end of the wait.
-    let taken = gateway.post(&format!("/v1/locks/{key}/acquire"), json!({"ttl": "60s"})).await.ok();
+    let taken = gateway
+        .post(&format!("/v1/locks/{key}/acquire"), json!({"ttl": "60s"}))
+        .await
+        .ok();
     let waiting = client.start(&gateway, key, &["true"]);
     until("it waits", async || {
         let seen = gateway.get(&format!("/v1/locks/{key}")).await.ok();
@@ -72,7 +87,10 @@ async fn behaves(client: Client) {
     })
     .await;
     let handle = json!({"handle": taken["handle"]});
-    gateway.post(&format!("/v1/locks/{key}/release"), handle).await.ok();
+    gateway
+        .post(&format!("/v1/locks/{key}/release"), handle)
+        .await
+        .ok();
     assert_eq!(code(waiting).await, Some(0));
     // Without the gateway it is lost when the lease ends, by the client's own clock.
     let running = client.start(&gateway, key, &["sleep", "60"]);
@@ -80,7 +98,10 @@ async fn behaves(client: Client) {
     let started = std::time::Instant::now();
     gateway.kill().await;
     assert_eq!(code(running).await, Some(79));
-    assert!(started.elapsed() > Duration::from_secs(1), "it did not wait for its deadline");
+    assert!(
+        started.elapsed() > Duration::from_secs(1),
+        "it did not wait for its deadline"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

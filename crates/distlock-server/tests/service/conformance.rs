@@ -77,9 +77,15 @@ mod redis {
 
     async fn through() -> Option<Through> {
         static SERVER: OnceCell<Option<Redis>> = OnceCell::const_new();
-        let server = SERVER.get_or_init(|| async { or_skip(Redis::start().await) }).await;
+        let server = SERVER
+            .get_or_init(|| async { or_skip(Redis::start().await) })
+            .await;
         let url = server.as_ref()?.url();
-        Some(Through::new(url, Duration::from_millis(500), Duration::from_secs(2)))
+        Some(Through::new(
+            url,
+            Duration::from_millis(500),
+            Duration::from_secs(2),
+        ))
     }
 
     distlock_testkit::conformance!(match super::redis::through().await {
@@ -93,7 +99,9 @@ mod etcd {
 
     async fn through() -> Option<Through> {
         static SERVER: OnceCell<Option<Etcd>> = OnceCell::const_new();
-        let server = SERVER.get_or_init(|| async { or_skip(Etcd::start(1).await) }).await;
+        let server = SERVER
+            .get_or_init(|| async { or_skip(Etcd::start(1).await) })
+            .await;
         let url = server.as_ref()?.url();
         Some(Through::new(url, Duration::from_secs(1), Duration::from_secs(4)))
     }
@@ -109,9 +117,15 @@ mod postgres {
 
     async fn through() -> Option<Through> {
         static SERVER: OnceCell<Option<Postgres>> = OnceCell::const_new();
-        let server = SERVER.get_or_init(|| async { or_skip(Postgres::start().await) }).await;
+        let server = SERVER
+            .get_or_init(|| async { or_skip(Postgres::start().await) })
+            .await;
         let url = server.as_ref()?.url();
-        Some(Through::new(url, Duration::from_millis(500), Duration::from_secs(2)))
+        Some(Through::new(
+            url,
+            Duration::from_millis(500),
+            Duration::from_secs(2),
+        ))
     }
 
     distlock_testkit::conformance!(match super::postgres::through().await {

@@ -35,7 +35,10 @@ impl Gateway {
         let mut config = Config::new(Arc::new(move |namespace| {
             let url = url.clone();
             Box::pin(async move {
-                let locks = Locks::builder().namespace(namespace.as_str()).connect(&url).await?;
+                let locks = Locks::builder()
+                    .namespace(namespace.as_str())
+                    .connect(&url)
+                    .await?;
                 Ok(Client::clone(&locks))
             })
         }));
@@ -61,7 +64,10 @@ impl Gateway {
 
     /// Ends it as an orderly stop does.
     pub(crate) async fn stop(self) {
-        assert!(self.server.shutdown(PATIENCE).await, "the gateway did not end in time");
+        assert!(
+            self.server.shutdown(PATIENCE).await,
+            "the gateway did not end in time"
+        );
     }
 
     /// Ends it as a crash does, as far as that can be had in one process: its connections are cut.

@@ -11,7 +11,9 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
         None => schema,
         Some(reference) => {
             let path = reference.strip_prefix('#').unwrap();
-            document.pointer(path).unwrap_or_else(|| panic!("{reference} points nowhere"))
+            document
+                .pointer(path)
+                .unwrap_or_else(|| panic!("{reference} points nowhere"))
         }
     }
 }
@@ -69,7 +71,9 @@ async fn every_example_of_the_description_is_true() {
             let mut path = template.clone();
             for parameter in operation["parameters"].as_array().into_iter().flatten() {
                 if parameter["in"] == "path" {
-                    let value = parameter["example"].as_str().expect("a path's part has an example");
+                    let value = parameter["example"]
+                        .as_str()
+                        .expect("a path's part has an example");
                     let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
                     path = path.replace(&name, &value.replace(':', "%3A"));
                 }
@@ -80,7 +84,10 @@ async fn every_example_of_the_description_is_true() {
             let mut held = None;
             let properties = &resolved(&document, schema)["properties"];
             if !properties["handle"].is_null() || id == "renew_all" {
-                let lease = gateway.post("/v1/locks/order%3A42/acquire", json!({"wait": "5s"})).await.ok();
+                let lease = gateway
+                    .post("/v1/locks/order%3A42/acquire", json!({"wait": "5s"}))
+                    .await
+                    .ok();
                 match id {
                     "renew_all" => body["leases"] = json!([{"handle": lease["handle"]}]),
                     _ => body["handle"] = lease["handle"].clone(),
@@ -108,15 +115,22 @@ async fn every_example_of_the_description_is_true() {
                 assert!(success["text/event-stream"].is_object(), "{id} has no success");
                 let mut stream = tokio::net::TcpStream::connect(gateway.at).await.unwrap();
                 let bytes = request("GET", &path, &[], b"");
-                tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes).await.unwrap();
+                tokio::io::AsyncWriteExt::write_all(&mut stream, &bytes)
+                    .await
+                    .unwrap();
                 let mut head = [0; 12];
-                tokio::io::AsyncReadExt::read_exact(&mut stream, &mut head).await.unwrap();
+                tokio::io::AsyncReadExt::read_exact(&mut stream, &mut head)
+                    .await
+                    .unwrap();
                 assert_eq!(&head, b"HTTP/1.1 200", "{id}");
             }
             if let Some(lease) = held
                 && id != "release"
             {
-                gateway.post("/v1/locks/order%3A42/release", json!({"handle": lease["handle"]})).await.ok();
+                gateway
+                    .post("/v1/locks/order%3A42/release", json!({"handle": lease["handle"]}))
+                    .await
+                    .ok();
             }
             run.push(id.to_owned());
         }
@@ -127,7 +141,10 @@ async fn every_example_of_the_description_is_true() {
     let busy = &document["paths"]["/v1/locks/{key}/acquire"]["post"]["responses"]["409"]["content"];
     let schema = &busy["application/problem+json"]["schema"];
     gateway.post("/v1/locks/described/acquire", json!({})).await.ok();
-    let problem = gateway.post("/v1/locks/described/acquire", json!({})).await.problem(409, "busy");
+    let problem = gateway
+        .post("/v1/locks/described/acquire", json!({}))
+        .await
+        .problem(409, "busy");
     fits(&document, schema, &problem).unwrap();
     let raw = send(gateway.at, b"nonsense\r\n\r\n").await;
     assert!(String::from_utf8_lossy(&raw).starts_with("HTTP/1.1 400"));

@@ -15,7 +15,9 @@ use crate::gateway::Gateway;
 pub(crate) fn program(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    let places = names.iter().flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
+    let places = names
+        .iter()
+        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)));
     places.into_iter().find(|place| place.is_file())
 }
 
@@ -45,7 +47,9 @@ async fn the_page_shows_locks_and_breaks_them() {
     );
     let guarded = Gateway::with("memory:", |config| config.tokens = Some(tokens.clone())).await;
     let taken = json!({"ttl": "5m", "label": "admin"});
-    with(&guarded, ADMIN, "POST", "/v1/locks/secret/acquire", taken).await.ok();
+    with(&guarded, ADMIN, "POST", "/v1/locks/secret/acquire", taken)
+        .await
+        .ok();
 
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/service/page.mjs");
     let mut child = Command::new(node)
@@ -71,8 +75,14 @@ async fn the_page_shows_locks_and_breaks_them() {
         last = line;
         tell.write_all(b"done\n").await.unwrap();
     }
-    assert!(child.wait().await.unwrap().success() && last == "done", "the last word was {last:?}");
+    assert!(
+        child.wait().await.unwrap().success() && last == "done",
+        "the last word was {last:?}"
+    );
     let audited = std::fs::read_to_string(&audit).unwrap();
-    assert!(audited.contains("the host is down") && audited.contains("billing-2"), "{audited}");
+    assert!(
+        audited.contains("the host is down") && audited.contains("billing-2"),
+        "{audited}"
+    );
     guarded.stop().await;
 }

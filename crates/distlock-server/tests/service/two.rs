@@ -22,7 +22,12 @@ async fn what_one_granted_another_renews_and_releases() {
     b.post(&path("release"), handle).await.ok();
     // A direct client of the engine sees what the gateway did.
     let locks = Locks::connect(&server.url()).await.unwrap();
-    let guard = locks.mutex("two").try_acquire().await.unwrap().expect("it was released");
+    let guard = locks
+        .mutex("two")
+        .try_acquire()
+        .await
+        .unwrap()
+        .expect("it was released");
     assert!(guard.token().unwrap().get() > lease["token"].as_u64().unwrap());
     b.post(&path("acquire"), json!({})).await.problem(409, "busy");
     guard.release().await.unwrap();
@@ -35,16 +40,29 @@ async fn the_engine_goes_on_at_the_next_gateway() {
     let engine = format!("file://{}/locks", dir.path().display());
     let (a, b) = (Gateway::on(&engine).await, Gateway::on(&engine).await);
     let url = format!("http://{},{}", a.at, b.at);
-    let (mine, other) = (Locks::connect(&url).await.unwrap(), Locks::connect(&url).await.unwrap());
+    let (mine, other) = (
+        Locks::connect(&url).await.unwrap(),
+        Locks::connect(&url).await.unwrap(),
+    );
     let guard = mine.mutex("moves").acquire().await.unwrap();
-    let waiter = tokio::spawn(async move { other.mutex("moves").wait(PATIENCE).acquire().await.map(|g| (g, other)) });
+    let waiter = tokio::spawn(async move {
+        other
+            .mutex("moves")
+            .wait(PATIENCE)
+            .acquire()
+            .await
+            .map(|g| (g, other))
+    });
     a.kill().await;
     // The hold goes on, and the wait does.
-    guard.verify().await.or_else(|e| match e.kind() {
-        ErrorKind::OutcomeUnknown | ErrorKind::Unavailable => Ok(()),
-        _ => Err(e),
-    })
-    .unwrap();
+    guard
+        .verify()
+        .await
+        .or_else(|e| match e.kind() {
+            ErrorKind::OutcomeUnknown | ErrorKind::Unavailable => Ok(()),
+            _ => Err(e),
+        })
+        .unwrap();
     guard.verify().await.unwrap();
     guard.release().await.unwrap();
     let (next, _other) = waiter.await.unwrap().unwrap();

@@ -30,13 +30,18 @@ async fn line(lines: &mut BufReader<TcpStream>, what: &str) -> String {
     let found = async {
         loop {
             let mut line = String::new();
-            assert!(lines.read_line(&mut line).await.unwrap() > 0, "the stream ended before {what:?}");
+            assert!(
+                lines.read_line(&mut line).await.unwrap() > 0,
+                "the stream ended before {what:?}"
+            );
             if let Some(at) = line.find(what) {
                 return line[at..].trim().to_owned();
             }
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{what:?} never came"))
+    tokio::time::timeout(PATIENCE, found)
+        .await
+        .unwrap_or_else(|_| panic!("{what:?} never came"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +59,11 @@ async fn a_client_that_goes_away_leaves_the_line_at_once() {
     let started = Instant::now();
     drop((poll, named, stream, any));
     waiters(&gateway, "waiting:gone", 0).await;
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
     let handle = json!({"handle": first["handle"]});
     gateway.post("/v1/locks/waiting:gone/release", handle).await.ok();
     gateway.post(path, json!({})).await.ok();
@@ -98,14 +107,20 @@ async fn at_the_end_waiters_are_sent_elsewhere_and_leases_stay() {
     waiters(&gateway, "waiting:end", 1).await;
     let started = Instant::now();
     gateway.stop().await;
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
     let told = waiter.await.unwrap();
     told.problem(503, "closed");
     assert_eq!(told.headers.get("retry-after").map(String::as_str), Some("1"));
     // Another gateway renews and releases what this one granted.
     let next = Gateway::on(&engine).await;
     let handle = json!({"handle": first["handle"]});
-    next.post("/v1/locks/waiting:end/renew", handle.clone()).await.ok();
+    next.post("/v1/locks/waiting:end/renew", handle.clone())
+        .await
+        .ok();
     next.post("/v1/locks/waiting:end/release", handle).await.ok();
     next.stop().await;
 }
@@ -115,13 +130,25 @@ async fn events_tell_who_comes_and_who_goes() {
     let gateway = Gateway::on("memory:").await;
     let key = "/v1/locks/waiting:events";
     let mut stream = TcpStream::connect(gateway.at).await.unwrap();
-    stream.write_all(&request("GET", &format!("{key}/events"), &[], b"")).await.unwrap();
+    stream
+        .write_all(&request("GET", &format!("{key}/events"), &[], b""))
+        .await
+        .unwrap();
     let mut events = BufReader::new(stream);
     line(&mut events, "event: state").await;
-    let first = gateway.post(&format!("{key}/acquire"), json!({"label": "one"})).await.ok();
+    let first = gateway
+        .post(&format!("{key}/acquire"), json!({"label": "one"}))
+        .await
+        .ok();
     line(&mut events, "event: granted").await;
     assert!(line(&mut events, "data: ").await.contains(r#""label":"one""#));
-    let waiter = begin(&gateway, &format!("{key}/acquire"), &[], json!({"wait": "50s", "order": "fifo"})).await;
+    let waiter = begin(
+        &gateway,
+        &format!("{key}/acquire"),
+        &[],
+        json!({"wait": "50s", "order": "fifo"}),
+    )
+    .await;
     line(&mut events, "event: waiting").await;
     drop(waiter);
     let handle = json!({"handle": first["handle"]});
@@ -129,7 +156,13 @@ async fn events_tell_who_comes_and_who_goes() {
     line(&mut events, "event: released").await;
     let victim = gateway.post(&format!("{key}/acquire"), json!({})).await.ok();
     line(&mut events, "event: granted").await;
-    gateway.post(&format!("{key}/break"), json!({"reason": "a test", "grace": "0s"})).await.ok();
+    gateway
+        .post(
+            &format!("{key}/break"),
+            json!({"reason": "a test", "grace": "0s"}),
+        )
+        .await
+        .ok();
     line(&mut events, "event: broken").await;
     assert!(line(&mut events, "data: ").await.contains("a test"));
     // Only what concerns a lease: it is over, so the stream ends.
@@ -152,11 +185,19 @@ async fn waiters_are_limited_with_a_clear_answer() {
     let two = begin(&gateway, path, &[], json!({"wait": "50s"})).await;
     waiters(&gateway, "waiting:limit", 2).await;
     let told = gateway.post(path, json!({"wait": "1s"})).await;
-    assert!(told.problem(429, "limited")["detail"].as_str().unwrap().contains("2 requests waiting"));
+    assert!(
+        told.problem(429, "limited")["detail"]
+            .as_str()
+            .unwrap()
+            .contains("2 requests waiting")
+    );
     // One that does not wait is none of them.
     gateway.post(path, json!({})).await.problem(409, "busy");
     drop((one, two));
     waiters(&gateway, "waiting:limit", 0).await;
-    gateway.post(path, json!({"wait": "50ms"})).await.problem(409, "timeout");
+    gateway
+        .post(path, json!({"wait": "50ms"}))
+        .await
+        .problem(409, "timeout");
     gateway.stop().await;
 }

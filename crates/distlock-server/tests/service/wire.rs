@@ -52,7 +52,11 @@ impl Reply {
     #[track_caller]
     pub(crate) fn problem(&self, status: u16, kind: &str) -> Value {
         let body = self.json();
-        assert_eq!((self.status, body["kind"].as_str()), (status, Some(kind)), "{self:?}");
+        assert_eq!(
+            (self.status, body["kind"].as_str()),
+            (status, Some(kind)),
+            "{self:?}"
+        );
         assert_eq!(
             self.headers.get("content-type").map(String::as_str),
             Some("application/problem+json")
