@@ -119,7 +119,7 @@ impl Guard {
     /// [`ErrorKind::Lost`]. The guard is dropped, and so releases, in both cases.
     pub fn detach(self) -> Result<Lease, Error> {
         self.ensure()?;
-        let [hold] = self.holds() else {
+        let [hold] = &**self.holds() else {
             let why = "several locks taken together cannot be detached; take them one by one";
             return Err(Error::new(ErrorKind::InvalidConfig, why));
         };
@@ -137,7 +137,7 @@ impl Guard {
             ttl,
         };
         // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the engine.
-        drop(hold.take());
+        drop(hold.take(hold.client.now()));
         Ok(lease)
     }
 }
@@ -201,9 +201,9 @@ impl Client {
                 };
                 let now = client.now();
                 let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
-                client.keeper.watch(&hold);
+                client.keeper.watch(&hold, now);
                 client.observe.granted(Duration::ZERO);
-                Ok(Guard::new(vec![hold]))
+                Ok(Guard::new(hold.into()))
             }
             Some(Renewal::Lost(reason)) => Err(name(Error::new(
                 ErrorKind::NotHeld,
