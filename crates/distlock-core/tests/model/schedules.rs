@@ -56,7 +56,8 @@ impl World {
             match self.schedule.alarm() {
                 None => self.schedule.kicked().await,
                 Some(alarm) if alarm.as_nanos() > self.now() => {
-                    let (sleep, kicked) = (pin!(self.sleep_until(alarm)), pin!(self.schedule.kicked()));
+                    let sleep = pin!(self.sleep_until(alarm));
+                    let kicked = pin!(self.schedule.kicked());
                     if let Either::Right(_) = select(sleep, kicked).await {
                         continue;
                     }
@@ -155,7 +156,7 @@ fn what_is_removed_while_it_is_out_does_not_come_back() {
         assert_eq!(gone.join().unwrap(), Some(1));
         others.join().unwrap();
         assert_eq!((schedule.len(), schedule.values()), (1, vec![2]));
-        assert_eq!(schedule.take(Moment::from_nanos(2)).0, []);
+        assert!(schedule.take(Moment::from_nanos(2)).0.is_empty());
         assert_eq!(schedule.take(Moment::from_nanos(3)).0, [2]);
     });
 }
