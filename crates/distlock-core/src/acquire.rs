@@ -152,23 +152,24 @@ impl Plan {
             Wait::Try | Wait::Forever => Moment::FAR,
             Wait::For(d) => start + d,
         };
-        let permit = if self.settings.wait == Wait::Try || self.settings.order == crate::driver::Order::Fifo {
-            // A try makes its own attempt; in a fair line every waiter has its own place.
-            None
-        } else {
-            self.enter(start, deadline).await?
-        };
-        self.wait(start, deadline, self.attempt(permit)?).await
+        let (permit, entered) =
+            if self.settings.wait == Wait::Try || self.settings.order == crate::driver::Order::Fifo {
+                // A try makes its own attempt; in a fair line every waiter has its own place.
+                (None, start)
+            } else {
+                self.enter(start, deadline).await?
+            };
+        self.wait(start, entered, deadline, self.attempt(permit)?).await
     }
 
-    /// A permit of the local queue.
-    async fn enter(&self, start: Moment, deadline: Moment) -> Result<Option<Permit>, Error> {
+    /// A permit of the local queue, and when it was obtained.
+    async fn enter(&self, start: Moment, deadline: Moment) -> Result<(Option<Permit>, Moment), Error> {
         let queue = &self.client.queue;
         let mut entered = pin!(queue.enter(&self.key, self.mode));
         // Usually nobody is here; then there is nothing to count and no timer to set.
         let first = std::future::poll_fn(|cx| Poll::Ready(entered.as_mut().poll(cx))).await;
         if let Poll::Ready(permit) = first {
-            return Ok(permit);
+            return Ok((permit, start));
         }
         let _gauge = self.client.observe.waiting();
         let clock = self.client.engine.clock();
@@ -176,7 +177,7 @@ impl Plan {
         self.waits(None, &queue.holder(&self.key), None);
         loop {
             if let Some(permit) = clock.deadline(deadline.min(notice), entered.as_mut()).await {
-                return Ok(permit);
+                return Ok((permit, clock.now()));
             }
             let holder = queue.holder(&self.key);
             if clock.now() >= deadline {
@@ -200,6 +201,7 @@ impl Plan {
     async fn wait<'a>(
         &'a self,
         start: Moment,
+        mut looked: Moment,
         deadline: Moment,
         mut attempt: Attempt<'a>,
     ) -> Result<Arc<HoldState>, Error> {
@@ -212,8 +214,7 @@ impl Plan {
         let mut notice = start + WAIT_NOTICE;
         let mut gauge = None;
         loop {
-            let looked = clock.now();
-            let found = attempt.look(deadline).await;
+            let found = attempt.look(looked, deadline).await;
             let now = clock.now();
             match found {
                 Some(Ok(Standing::Held(grant))) => {
@@ -235,7 +236,6 @@ impl Plan {
                         return Err(self.name(Error::new(ErrorKind::Unavailable, why)));
                     }
                     attempt = attempt.start_over(deadline).await?;
-                    continue;
                 }
                 Some(Ok(Standing::Waiting {
                     recheck,
@@ -302,6 +302,7 @@ impl Plan {
                     return Err(self.error(e));
                 }
             }
+            looked = clock.now();
         }
     }
 
@@ -335,7 +336,7 @@ impl Plan {
             unresolved: attempt.unresolved,
         };
         let hold = HoldState::new(client, want, held, grant, now, &self.settings);
-        self.client.keeper.watch(&hold);
+        self.client.keeper.watch(&hold, now);
         let waited = now.since(start);
         self.client.observe.granted(waited);
         if waited >= WAIT_NOTICE {
@@ -351,7 +352,7 @@ impl Plan {
 
 impl<'a> Attempt<'a> {
     /// One look at the engine, at most until `deadline`: `None` if that came first.
-    async fn look(&mut self, deadline: Moment) -> Option<Result<Standing, DriverError>> {
+    async fn look(&mut self, now: Moment, deadline: Moment) -> Option<Result<Standing, DriverError>> {
         // A ring after this is about what the look may not have seen yet.
         self.want.bell.take();
         let Some(claim) = self.claim.as_mut() else {
@@ -362,7 +363,7 @@ impl<'a> Attempt<'a> {
         // A grant that comes later than the lease is long is worth nothing: an engine that does not answer is asked
         // again.
         let clock = self.plan.client.engine.clock();
-        let limit = clock.now() + self.want.ttl;
+        let limit = now + self.want.ttl;
         let found = match clock.deadline(deadline.min(limit), claim.try_acquire()).await {
             Some(found) => found,
             None if limit < deadline => Err(DriverError::unavailable(

@@ -29,6 +29,7 @@ use crate::driver::{Holder, LockInfo, Order};
 use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::Held;
+use crate::holds::Holds;
 use crate::key::IntoKey;
 use crate::lease::Lease;
 use crate::lock::{enter, nested};
@@ -252,8 +253,8 @@ impl crate::Lock {
     pub fn enter_blocking(self) -> Result<Entered, Error> {
         let plan = self.plan()?;
         match nested(&plan)? {
-            Some(hold) => Ok(Entered::new(vec![hold], None)),
-            None => Ok(Entered::new(Vec::new(), Some(take(plan)?))),
+            Some(hold) => Ok(Entered::new(hold.into(), None)),
+            None => Ok(Entered::new(Holds::None, Some(take(plan)?))),
         }
     }
 }
@@ -267,7 +268,7 @@ fn take(plan: Plan) -> Result<crate::Guard, Error> {
             wait(&client, async move { plan.acquire().await })??
         }
     };
-    Ok(crate::Guard::new(vec![hold]))
+    Ok(crate::Guard::new(hold.into()))
 }
 
 /// Releases, blocking this thread.

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Moment};
 use crate::driver::{Driver, DriverError, LostReason, Mode, Promises};
 use crate::engine::{Engine, EngineThread};
 use crate::error::{Error, ErrorKind};
+use crate::fork;
 use crate::keeper::Keeper;
 use crate::key::{IntoKey, Namespace};
 use crate::lock::{Lock, RwLock};
@@ -40,11 +41,11 @@ pub(crate) struct ClientInner {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) cleanup: Arc<Cleanup>,
-    pub(crate) observe: Observe,
+    pub(crate) observe: Arc<Observe>,
     pub(crate) ttl: Duration,
     closed: AtomicBool,
     thread: Mutex<Option<EngineThread>>,
-    pid: u32,
+    process: u64,
 }
 
 impl fmt::Debug for Client {
@@ -190,16 +191,18 @@ impl Builder {
             Some(ttl) => check_ttl(ttl, &promises).map_err(|e| e.with_engine(promises.engine))?,
             None => DEFAULT_TTL.max(*promises.ttl.start()).min(*promises.ttl.end()),
         };
-        let keeper = Keeper::new(engine.clock().clone(), self.on_disconnect == OnDisconnect::Stop);
+        let observe = Arc::new(Observe::new(promises.engine));
+        let stop = self.on_disconnect == OnDisconnect::Stop;
+        let keeper = Keeper::new(engine.clock().clone(), observe.clone(), stop);
         engine.spawn(keeper.clone().run(driver.clone()));
         Ok(Client(Arc::new(ClientInner {
-            observe: Observe::new(promises.engine),
+            observe,
             ttl,
             queue: Arc::default(),
             cleanup: Arc::new(Cleanup::new(engine.clone())),
             closed: AtomicBool::new(false),
             thread: Mutex::new(Some(thread)),
-            pid: std::process::id(),
+            process: fork::process(),
             driver,
             promises,
             engine,
@@ -297,7 +300,7 @@ impl ClientInner {
 
     /// Whether this process is a forked child: it has no engine thread, and the holds are its parent's.
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.pid
+        fork::process() != self.process
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Error> {

@@ -1,7 +1,6 @@
 //! A lock that was taken for a body: `run`, in its two halves.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use tracing::{Instrument, debug_span, warn};
 
@@ -9,7 +8,7 @@ use crate::commit::{decided, undecided};
 use crate::driver::LostReason;
 use crate::error::RunError;
 use crate::guard::{Guard, Held, until_lost};
-use crate::hold::HoldState;
+use crate::holds::Holds;
 use crate::key::Key;
 use crate::reentrant;
 use crate::release::Release;
@@ -23,12 +22,12 @@ use crate::release::Release;
 #[must_use = "the lock is released as soon as this is dropped"]
 pub struct Entered {
     /// Held by an enclosing scope, which drops the body at a loss, and releases.
-    nested: Vec<Arc<HoldState>>,
+    nested: Holds,
     taken: Option<Guard>,
 }
 
 impl Entered {
-    pub(crate) fn new(nested: Vec<Arc<HoldState>>, taken: Option<Guard>) -> Self {
+    pub(crate) fn new(nested: Holds, taken: Option<Guard>) -> Self {
         Self { nested, taken }
     }
 
@@ -38,10 +37,9 @@ impl Entered {
     }
 
     fn held(&self) -> Held {
-        let taken = self.taken.iter().flat_map(|guard| guard.holds());
-        let mut holds: Vec<_> = self.nested.iter().chain(taken).cloned().collect();
-        holds.sort_by(|a, b| a.want.key.cmp(&b.want.key));
-        Held::of(holds)
+        let taken = self.taken.iter().flat_map(|guard| guard.holds().iter());
+        let holds: Holds = self.nested.iter().chain(taken).cloned().collect();
+        Held::of(holds.sorted())
     }
 
     /// Runs `body`, and releases what was taken for it. The second half of [`Lock::run`](crate::Lock::run).
@@ -91,7 +89,7 @@ impl Entered {
         let out = match &self.taken {
             None => body(held.clone()).await,
             Some(guard) => {
-                let body = reentrant::within(guard.holds().to_vec(), body(held.clone()));
+                let body = reentrant::within(guard.holds().clone(), body(held.clone()));
                 until_lost(guard.held(), body).await.map_err(before)?
             }
         };
@@ -124,13 +122,8 @@ impl Entered {
     /// As [`blocking::Lock::run`](crate::blocking::Lock::run), except [`RunError::Lock`].
     pub fn run_blocking<T, E>(self, body: impl FnOnce(Held) -> Result<T, E>) -> Result<T, RunError<E, T>> {
         let held = self.held();
-        let taken = self
-            .taken
-            .iter()
-            .flat_map(|guard| guard.holds())
-            .cloned()
-            .collect();
-        let out = reentrant::within_sync(taken, || body(held.clone()));
+        let taken = self.taken.as_ref().map(|guard| guard.holds().clone());
+        let out = reentrant::within_sync(taken.unwrap_or_default(), || body(held.clone()));
         let mut lost = held.lost_reason().map(|(_, reason)| reason);
         if let Some(guard) = self.taken
             && let Ok(Release::Lost(reason)) = crate::blocking::release(guard)
@@ -156,7 +149,7 @@ fn told<T, E>(lost: Option<LostReason>, out: Result<T, E>) -> Result<T, RunError
 async fn run_held<T, E>(guard: Guard, body: impl Future<Output = Result<T, E>>) -> Result<T, RunError<E>> {
     let held = guard.held();
     let span = debug_span!(target: "distlock", "run", key = %held.key(), token = held.token().map(u64::from));
-    let until_lost = until_lost(held, reentrant::within(guard.holds().to_vec(), body));
+    let until_lost = until_lost(held, reentrant::within(guard.holds().clone(), body));
     let out = if span.is_disabled() {
         until_lost.await
     } else {

@@ -13,6 +13,7 @@ use crate::clock::Moment;
 use crate::driver::{Driver, Hold, LostReason, Renewal};
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
+use crate::holds::Holds;
 use crate::key::Key;
 use crate::release::{Release, leaving, release};
 use crate::token::FencingToken;
@@ -25,24 +26,24 @@ use crate::token::FencingToken;
 /// own clock before anybody else can be granted (where [`Promises::loss`](crate::driver::Promises::loss) says so).
 #[must_use = "the lock is released as soon as the guard is dropped; bind it to a variable, and call `release`"]
 pub struct Guard {
-    holds: Vec<Arc<HoldState>>,
+    holds: Holds,
 }
 
 /// A view of a hold without the right to release it; what the body of `run` gets.
 #[derive(Clone)]
 pub struct Held {
-    holds: Vec<Arc<HoldState>>,
+    holds: Holds,
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.holds).finish()
+        f.debug_list().entries(&*self.holds).finish()
     }
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.holds).finish()
+        f.debug_list().entries(&*self.holds).finish()
     }
 }
 
@@ -112,7 +113,7 @@ macro_rules! view {
             /// # Cancel safety
             /// Safe.
             pub fn lost(&self) -> impl Future<Output = LostReason> + Send + Sync + 'static {
-                lost(self.holds.clone())
+                lost(self.holds.to_vec())
             }
 
             /// A token that is cancelled when the lock is lost (of several: the first one's loss or any other's).
@@ -146,7 +147,7 @@ macro_rules! view {
             /// # Cancel safety
             /// Safe.
             pub async fn verify(&self) -> Result<(), Error> {
-                for hold in &self.holds {
+                for hold in &*self.holds {
                     renew(hold, hold.ttl()).await?;
                 }
                 Ok(())
@@ -161,7 +162,7 @@ macro_rules! view {
             /// # Cancel safety
             /// Safe: the extension may or may not have happened.
             pub async fn extend(&self, ttl: Duration) -> Result<(), Error> {
-                for hold in &self.holds {
+                for hold in &*self.holds {
                     let settings = crate::settings::Settings::default();
                     settings.check(ttl, hold.want.mode, &hold.client.promises)?;
                     renew(hold, ttl).await?;
@@ -265,7 +266,7 @@ async fn renew(hold: &Arc<HoldState>, ttl: Duration) -> Result<(), Error> {
 }
 
 impl Held {
-    pub(crate) fn of(holds: Vec<Arc<HoldState>>) -> Self {
+    pub(crate) fn of(holds: Holds) -> Self {
         Self { holds }
     }
 
@@ -281,23 +282,29 @@ pub(crate) async fn until_lost<T, E>(
     held: Held,
     body: impl Future<Output = Result<T, E>>,
 ) -> Result<Result<T, E>, LostReason> {
-    let mut lost = pin!(held.lost());
+    // Most bodies end without ever waiting; they need nobody to tell them of a loss meanwhile.
+    let mut told = None;
     let mut body = pin!(body);
     std::future::poll_fn(move |cx| {
-        if let Poll::Ready(reason) = lost.as_mut().poll(cx) {
+        if let Some((_, reason)) = held.lost_reason() {
             return Poll::Ready(Err(reason));
         }
         let out = body.as_mut().poll(cx);
         match held.lost_reason() {
-            Some((_, reason)) if !matches!(out, Poll::Ready(Err(_))) => Poll::Ready(Err(reason)),
-            _ => out.map(Ok),
+            Some((_, reason)) if !matches!(out, Poll::Ready(Err(_))) => return Poll::Ready(Err(reason)),
+            _ => {}
         }
+        if out.is_pending() {
+            let told = told.get_or_insert_with(|| Box::pin(lost(held.holds.to_vec())));
+            return told.as_mut().poll(cx).map(Err);
+        }
+        out.map(Ok)
     })
     .await
 }
 
 impl Guard {
-    pub(crate) fn new(holds: Vec<Arc<HoldState>>) -> Self {
+    pub(crate) fn new(holds: Holds) -> Self {
         Self { holds }
     }
 
@@ -312,7 +319,7 @@ impl Guard {
         self.holds.push(hold);
     }
 
-    pub(crate) fn holds(&self) -> &[Arc<HoldState>] {
+    pub(crate) fn holds(&self) -> &Holds {
         &self.holds
     }
 
@@ -343,10 +350,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        for hold in self.holds.drain(..).rev() {
-            let lost = hold.is_lost();
+        while let Some(hold) = self.holds.pop() {
+            let (lost, now) = (hold.is_lost(), hold.client.now());
             // Handed to the clean-up by its own drop.
-            if let Some(leaving) = leaving(hold)
+            if let Some(leaving) = leaving(hold, now)
                 && !lost
             {
                 leaving.hold.client.observe.dropped();

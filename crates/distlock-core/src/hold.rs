@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
 use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
@@ -151,13 +150,18 @@ impl HoldState {
 
     /// Why the hold is over, if it is.
     pub(crate) fn lost(&self) -> Option<LostReason> {
-        if self.is_held() {
+        self.lost_at(self.client.now())
+    }
+
+    /// As [`lost`](Self::lost), for those who have just looked at the clock.
+    pub(crate) fn lost_at(&self, now: Moment) -> Option<LostReason> {
+        if !self.is_lost() && now < self.end() {
             return None;
         }
         if let Some(reason) = self.lock().lost.clone() {
             return Some(reason);
         }
-        let by_max = self.max_hold.is_some_and(|max| self.client.now() >= max);
+        let by_max = self.max_hold.is_some_and(|max| now >= max);
         Some(if by_max {
             LostReason::MaxHold
         } else {
@@ -172,6 +176,11 @@ impl HoldState {
 
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
+    }
+
+    /// Rung by the engine: it is asked at once.
+    pub(crate) fn rung(self: &Arc<Self>) {
+        self.client.keeper.poke(self);
     }
 
     /// Ends the hold: tells everybody, frees the local queue. The record stays for the guard to release.
@@ -269,9 +278,10 @@ impl HoldState {
     }
 
     /// How much of `min_hold` is left: the record shall stay that long.
-    pub(crate) fn keep(&self) -> Option<Duration> {
-        let held = self.client.now().since(self.since);
-        self.min_hold.checked_sub(held).filter(|left| !left.is_zero())
+    pub(crate) fn keep(&self, now: Moment) -> Option<Duration> {
+        self.min_hold
+            .checked_sub(now.since(self.since))
+            .filter(|left| !left.is_zero())
     }
 
     /// One more guard of this hold, for a re-entry by owner.
@@ -285,7 +295,7 @@ impl HoldState {
     }
 
     /// One guard goes. The last one gets what there is to release.
-    pub(crate) fn take(&self) -> Option<(Box<dyn Claim>, Option<Permit>)> {
+    pub(crate) fn take(&self, now: Moment) -> Option<(Box<dyn Claim>, Option<Permit>)> {
         let (claim, permit) = {
             let mut c = self.lock();
             c.guards = c.guards.saturating_sub(1);
@@ -297,7 +307,7 @@ impl HoldState {
         };
         self.client.keeper.forget(self);
         if !self.is_lost() {
-            self.client.observe.ended(self.client.now().since(self.since));
+            self.client.observe.ended(now.since(self.since));
         }
         Some((claim, permit))
     }
@@ -332,25 +342,5 @@ impl HoldState {
             warn!(target: "distlock", %key, engine = self.client.observe.engine(), ?expect,
                 "the lock has been held for {percent} % of the expected time");
         }
-    }
-}
-
-/// Rung by the engine while held: the keeper asks at once.
-pub(crate) struct Poke(pub(crate) std::sync::Weak<HoldState>);
-
-impl Wake for Poke {
-    fn wake(self: Arc<Self>) {
-        if let Some(hold) = self.0.upgrade() {
-            hold.client.keeper.poke(&hold);
-        }
-    }
-}
-
-impl HoldState {
-    /// Makes the keeper the listener of the hold's bell; says whether it was rung already.
-    pub(crate) fn arm(self: &Arc<Self>) -> bool {
-        self.want
-            .bell
-            .listen(&Waker::from(Arc::new(Poke(Arc::downgrade(self)))))
     }
 }

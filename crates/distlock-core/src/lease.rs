@@ -209,7 +209,7 @@ impl Guard {
             };
             // The claim leaves without a release; the permit goes to the next local waiter, who will wait at the
             // engine.
-            drop(hold.take());
+            drop(hold.take(hold.client.now()));
             lease
         });
         Ok(leases.collect())
@@ -252,9 +252,9 @@ impl Client {
         };
         let now = client.now();
         let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
-        client.keeper.watch(&hold);
+        client.keeper.watch(&hold, now);
         client.observe.granted(Duration::ZERO);
-        Ok(Guard::new(vec![hold]))
+        Ok(Guard::new(hold.into()))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
+use crate::holds::Holds;
 use crate::key::Key;
 use crate::reentrant::{self, Owner};
 use crate::settings::{Renew, Settings, Wait, saying};
@@ -174,7 +175,7 @@ impl Lock {
     /// Safe: a dropped future leaves the line, and releases in the background what it may have been granted.
     pub async fn acquire(self) -> Result<Guard, Error> {
         let plan = self.plan()?;
-        Ok(Guard::new(vec![take(plan).await?]))
+        Ok(Guard::new(take(plan).await?.into()))
     }
 
     /// Takes the lock if it is free. `None` means exactly "somebody else holds it".
@@ -280,10 +281,10 @@ impl Lock {
     pub async fn enter(self) -> Result<Entered, Error> {
         let plan = self.plan()?;
         match nested(&plan)? {
-            Some(hold) => Ok(Entered::new(vec![hold], None)),
+            Some(hold) => Ok(Entered::new(hold.into(), None)),
             None => Ok(Entered::new(
-                Vec::new(),
-                Some(Guard::new(vec![take(plan).await?])),
+                Holds::None,
+                Some(Guard::new(take(plan).await?.into())),
             )),
         }
     }

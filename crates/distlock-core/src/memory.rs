@@ -37,9 +37,8 @@
 //! # Ok(()) }
 //! ```
 
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::bell::Bell;
@@ -47,6 +46,7 @@ use crate::clock::{Clock, Moment};
 use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::key::{Key, Namespace};
+use crate::prehashed::{Hashed, HashedMap};
 
 mod claim;
 mod faults;
@@ -111,52 +111,52 @@ struct Store {
 
 #[derive(Default)]
 struct Shard {
-    records: HashMap<Name, Record, BuildHasherDefault<Hashed>>,
+    records: HashedMap<RecordName, Record>,
     /// At least the largest token of every record that was forgotten.
     floor: u64,
     /// The number of records at which the idle ones are next forgotten.
     sweep_at: usize,
 }
 
-/// A record's name, hashed once for all its uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Name {
-    hash: u64,
-    text: Box<str>,
+/// The name of a record, as [`Namespace::record`] writes it, in two parts that need no writing.
+#[derive(Debug, Clone, Eq)]
+struct RecordName {
+    namespace: Namespace,
+    key: Key,
 }
 
-impl Hash for Name {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+impl RecordName {
+    fn text(&self) -> String {
+        self.namespace.record(&self.key)
     }
 }
 
-/// Passes on the hash of a [`Name`].
-#[derive(Default)]
-struct Hashed(u64);
-
-impl Hasher for Hashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes
-            .iter()
-            .for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
+impl PartialEq for RecordName {
+    fn eq(&self, other: &Self) -> bool {
+        if self.namespace == other.namespace {
+            return self.key == other.key;
+        }
+        // With exact names the namespace of others is part of the key.
+        self.text() == other.text()
     }
 }
+
+type Name = Hashed<RecordName>;
 
 impl Store {
     fn name(&self, namespace: &Namespace, key: &Key) -> Name {
-        let text = namespace.record(key).into_boxed_str();
+        let mut hasher = self.hasher.build_hasher();
+        if !namespace.is_exact() {
+            hasher.write(namespace.as_str().as_bytes());
+            hasher.write(b":");
+        }
+        hasher.write(key.as_str().as_bytes());
         Name {
-            hash: self.hasher.hash_one(&text),
-            text,
+            hash: hasher.finish(),
+            key: RecordName {
+                namespace: namespace.clone(),
+                key: key.clone(),
+            },
         }
     }
 
@@ -189,8 +189,7 @@ impl Store {
     }
 
     fn shard(&self, name: &Name) -> &Mutex<Shard> {
-        // The map uses the lowest and the highest bits.
-        &self.shards[(name.hash >> 32) as usize % SHARDS]
+        &self.shards[name.shard(SHARDS)]
     }
 
     fn clock(&self) -> &Clock {

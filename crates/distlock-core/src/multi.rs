@@ -10,6 +10,7 @@ use crate::entered::Entered;
 use crate::error::{Error, ErrorKind, RunError};
 use crate::guard::{Guard, Held};
 use crate::hold::HoldState;
+use crate::holds::Holds;
 use crate::lock::{Lock, enter, nested};
 use crate::settings::Wait;
 
@@ -133,9 +134,9 @@ impl All {
 
     /// The holds of enclosing scopes, and what is left to take.
     #[expect(clippy::type_complexity, reason = "two callers, both right above")]
-    fn enclosed(self) -> Result<(Vec<Arc<HoldState>>, Option<(Arc<ClientInner>, Set)>), Error> {
+    fn enclosed(self) -> Result<(Holds, Option<(Arc<ClientInner>, Set)>), Error> {
         let mut set = self.check()?;
-        let mut holds = Vec::new();
+        let mut holds = Holds::None;
         let mut left = Vec::new();
         for plan in std::mem::take(&mut set.plans) {
             match nested(&plan)? {
@@ -205,7 +206,7 @@ impl Set {
         let start = clock.now();
         loop {
             let slice = Duration::from_millis(100).mul_f64(1.0 + 2.0 * clock.unit());
-            let mut taken = Guard::new(Vec::new());
+            let mut taken = Guard::new(Holds::None);
             let mut busy = None;
             for plan in &self.plans {
                 match member(plan, self.patience(clock.now().since(start), slice)).await {

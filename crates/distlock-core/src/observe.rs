@@ -18,9 +18,10 @@
 //! on (info, each 10 s) and its grant (info), an uncontended look over 10 ms (warn), 80 % (warn) and 100 % (warn) of `expect`, a renewal
 //! without an answer (debug), a loss (warn), a release that was not confirmed (warn).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use metrics::{Key as MetricKey, Label, Level, Metadata, with_recorder};
+use metrics::{Counter, Gauge, Histogram, Key as MetricKey, Label, Level, Metadata, Recorder, with_recorder};
 use tracing::warn;
 
 use crate::driver::LostReason;
@@ -33,18 +34,39 @@ pub(crate) const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
 static METADATA: Metadata<'static> = Metadata::new("distlock", Level::INFO, Some(module_path!()));
 
-/// The metric keys of one client, built once: a report allocates nothing.
+/// The metrics of one client. Their keys are built once, and the process's recorder is asked once for each: a report
+/// allocates nothing and looks nothing up.
 #[derive(Debug)]
 pub(crate) struct Observe {
     engine: &'static str,
-    held: MetricKey,
-    waiting: MetricKey,
-    attempts: [MetricKey; 3],
-    attempt_seconds: [MetricKey; 2],
-    wait_seconds: MetricKey,
-    hold_seconds: MetricKey,
-    renewals: [MetricKey; 3],
-    dropped: MetricKey,
+    /// The recorder of the process, once it is known.
+    global: OnceLock<Identity>,
+    held: Series<Gauge>,
+    waiting: Series<Gauge>,
+    attempts: [Series<Counter>; 3],
+    attempt_seconds: [Series<Histogram>; 2],
+    wait_seconds: Series<Histogram>,
+    hold_seconds: Series<Histogram>,
+    renewals: [Series<Counter>; 3],
+    dropped: Series<Counter>,
+}
+
+/// A metric with its labels, and the process's recorder's handle on it.
+#[derive(Debug)]
+struct Series<H> {
+    key: MetricKey,
+    handle: OnceLock<H>,
+}
+
+/// Where a recorder is, and how large: no two at the same time are the same, except those without a size.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity(usize, usize);
+
+impl Identity {
+    fn of(recorder: &dyn Recorder) -> Self {
+        let address = std::ptr::from_ref(recorder).cast::<()>().addr();
+        Self(address, size_of_val(recorder))
+    }
 }
 
 /// What a look at the engine gave.
@@ -65,23 +87,74 @@ pub(crate) enum Renewed {
 
 impl Observe {
     pub(crate) fn new(engine: &'static str) -> Self {
-        let key = |name: &'static str, label: Option<(&'static str, &'static str)>| {
-            let mut labels = vec![Label::new("engine", engine)];
-            labels.extend(label.map(|(k, v)| Label::new(k, v)));
-            MetricKey::from_parts(name, labels)
-        };
-        let outcome = |name, value| key(name, Some(("outcome", value)));
+        let outcome = |name, value| Series::new(engine, name, Some(("outcome", value)));
         Self {
             engine,
-            held: key("distlock_held", None),
-            waiting: key("distlock_waiting", None),
+            global: OnceLock::new(),
+            held: Series::new(engine, "distlock_held", None),
+            waiting: Series::new(engine, "distlock_waiting", None),
             attempts: ["held", "waiting", "error"].map(|o| outcome("distlock_attempts_total", o)),
-            attempt_seconds: ["no", "yes"].map(|c| key("distlock_attempt_seconds", Some(("contended", c)))),
-            wait_seconds: key("distlock_wait_seconds", None),
-            hold_seconds: key("distlock_hold_seconds", None),
+            attempt_seconds: ["no", "yes"]
+                .map(|c| Series::new(engine, "distlock_attempt_seconds", Some(("contended", c)))),
+            wait_seconds: Series::new(engine, "distlock_wait_seconds", None),
+            hold_seconds: Series::new(engine, "distlock_hold_seconds", None),
             renewals: ["ok", "unknown", "lost"].map(|o| outcome("distlock_renewals_total", o)),
-            dropped: key("distlock_dropped_total", None),
+            dropped: Series::new(engine, "distlock_dropped_total", None),
         }
+    }
+
+    /// Takes the present recorder for the process's, which never changes once it is set. For a thread of our own:
+    /// elsewhere a test or a task may have set one that ends.
+    pub(crate) fn adopt(&self) {
+        if self.global.get().is_none() {
+            with_recorder(|recorder| {
+                // The one that stands in for a missing recorder has no size.
+                if size_of_val(recorder) != 0 {
+                    let _ = self.global.set(Identity::of(recorder));
+                }
+            });
+        }
+    }
+
+    /// Reports through the handle on a metric.
+    fn report<H>(&self, series: &Series<H>, register: Register<H>, report: impl FnOnce(&H)) {
+        with_recorder(|recorder| {
+            let register = || register(recorder, &series.key, &METADATA);
+            if self
+                .global
+                .get()
+                .is_some_and(|global| *global == Identity::of(recorder))
+            {
+                report(series.handle.get_or_init(register));
+            } else {
+                report(&register());
+            }
+        });
+    }
+
+    fn count(&self, series: &Series<Counter>) {
+        self.report(
+            series,
+            |r, key, about| r.register_counter(key, about),
+            |c| c.increment(1),
+        );
+    }
+
+    fn gauge(&self, series: &Series<Gauge>, by: f64) {
+        self.report(
+            series,
+            |r, key, about| r.register_gauge(key, about),
+            |g| g.increment(by),
+        );
+    }
+
+    fn time(&self, series: &Series<Histogram>, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.report(
+            series,
+            |r, key, about| r.register_histogram(key, about),
+            |h| h.record(seconds),
+        );
     }
 
     pub(crate) fn engine(&self) -> &'static str {
@@ -89,10 +162,10 @@ impl Observe {
     }
 
     pub(crate) fn attempt(&self, key: &Key, what: Attempt, took: Duration) {
-        count(&self.attempts[what as usize]);
+        self.count(&self.attempts[what as usize]);
         let contended = !matches!(what, Attempt::Held);
         if !matches!(what, Attempt::Error) {
-            time(&self.attempt_seconds[usize::from(contended)], took);
+            self.time(&self.attempt_seconds[usize::from(contended)], took);
         }
         if !contended && took > SLOW_ATTEMPT {
             warn!(target: "distlock", %key, engine = self.engine, ?took, "an uncontended attempt was slow");
@@ -100,36 +173,36 @@ impl Observe {
     }
 
     pub(crate) fn granted(&self, waited: Duration) {
-        time(&self.wait_seconds, waited);
-        gauge(&self.held, 1.0);
+        self.time(&self.wait_seconds, waited);
+        self.gauge(&self.held, 1.0);
     }
 
     pub(crate) fn ended(&self, held: Duration) {
-        time(&self.hold_seconds, held);
-        gauge(&self.held, -1.0);
+        self.time(&self.hold_seconds, held);
+        self.gauge(&self.held, -1.0);
     }
 
     /// Counts one more waiting caller until the result is dropped.
     pub(crate) fn waiting(&self) -> WaitingGauge<'_> {
-        gauge(&self.waiting, 1.0);
+        self.gauge(&self.waiting, 1.0);
         WaitingGauge(self)
     }
 
     pub(crate) fn renewal(&self, what: Renewed) {
-        count(&self.renewals[what as usize]);
+        self.count(&self.renewals[what as usize]);
     }
 
     pub(crate) fn lost(&self, key: &Key, reason: &LostReason) {
-        let labels = vec![
-            Label::new("engine", self.engine),
-            Label::new("reason", reason.word()),
-        ];
-        count(&MetricKey::from_parts("distlock_lost_total", labels));
+        self.count(&Series::new(
+            self.engine,
+            "distlock_lost_total",
+            Some(("reason", reason.word())),
+        ));
         warn!(target: "distlock", %key, engine = self.engine, %reason, "a lock was lost");
     }
 
     pub(crate) fn dropped(&self) {
-        count(&self.dropped);
+        self.count(&self.dropped);
     }
 }
 
@@ -138,18 +211,19 @@ pub(crate) struct WaitingGauge<'a>(&'a Observe);
 
 impl Drop for WaitingGauge<'_> {
     fn drop(&mut self) {
-        gauge(&self.0.waiting, -1.0);
+        self.0.gauge(&self.0.waiting, -1.0);
     }
 }
 
-fn count(key: &MetricKey) {
-    with_recorder(|r| r.register_counter(key, &METADATA).increment(1));
-}
+type Register<H> = fn(&dyn Recorder, &MetricKey, &Metadata<'_>) -> H;
 
-fn gauge(key: &MetricKey, by: f64) {
-    with_recorder(|r| r.register_gauge(key, &METADATA).increment(by));
-}
-
-fn time(key: &MetricKey, took: Duration) {
-    with_recorder(|r| r.register_histogram(key, &METADATA).record(took.as_secs_f64()));
+impl<H> Series<H> {
+    fn new(engine: &'static str, name: &'static str, label: Option<(&'static str, &'static str)>) -> Self {
+        let mut labels = vec![Label::new("engine", engine)];
+        labels.extend(label.map(|(k, v)| Label::new(k, v)));
+        Self {
+            key: MetricKey::from_parts(name, labels),
+            handle: OnceLock::new(),
+        }
+    }
 }

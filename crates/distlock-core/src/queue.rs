@@ -5,17 +5,19 @@
 //! most [`PASSES`] times in a row, then only after the engine's reply.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::hash::BuildHasher;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 
 use crate::driver::{Holder, Kind, Mode};
 use crate::hold::HoldState;
 use crate::key::Key;
+use crate::prehashed::{Hashed, HashedMap};
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many times in a row a permit may be passed on before the engine's reply.
 const PASSES: u32 = 8;
@@ -24,7 +26,7 @@ const SHARDS: usize = 16;
 /// The queues of one client.
 #[derive(Default)]
 pub(crate) struct Queue {
-    shards: [Mutex<HashMap<Key, Line>>; SHARDS],
+    shards: [Mutex<HashedMap<Key, Line>>; SHARDS],
     hasher: RandomState,
 }
 
@@ -47,14 +49,21 @@ struct Line {
     readers_holding: u32,
     /// Permits passed on in a row without the engine's reply.
     passes: u32,
-    waiters: BTreeMap<u64, Waiter>,
-    /// Those who were given a permit and have not picked it up yet.
-    admitted: HashSet<u64>,
-    next: u64,
+    /// From the first one that had to wait.
+    crowd: Option<Box<Crowd>>,
     /// The last local hold, for "held by this process".
     here: Weak<HoldState>,
     /// The holder that the local contender last saw at the engine.
-    seen: Option<Holder>,
+    seen: Option<Box<Holder>>,
+}
+
+/// Those who wait for a permit.
+#[derive(Default)]
+struct Crowd {
+    waiters: BTreeMap<u64, Waiter>,
+    /// Those who were given a permit and have not picked it up yet.
+    admitted: BTreeSet<u64>,
+    next: u64,
 }
 
 struct Waiter {
@@ -71,9 +80,7 @@ impl Line {
             readers_waiting: 0,
             readers_holding: 0,
             passes: 0,
-            waiters: BTreeMap::new(),
-            admitted: HashSet::new(),
-            next: 0,
+            crowd: None,
             here: Weak::new(),
             seen: None,
         }
@@ -105,29 +112,50 @@ impl Line {
         }
     }
 
+    fn nobody_waits(&self) -> bool {
+        self.crowd.as_ref().is_none_or(|crowd| crowd.waiters.is_empty())
+    }
+
     fn is_empty(&self) -> bool {
-        self.exclusive + self.slots + self.readers_waiting + self.readers_holding == 0
-            && self.waiters.is_empty()
+        self.exclusive + self.slots + self.readers_waiting + self.readers_holding == 0 && self.nobody_waits()
+    }
+
+    fn wait(&mut self, mode: Mode) -> u64 {
+        let crowd = self.crowd.get_or_insert_default();
+        let id = crowd.next;
+        crowd.next += 1;
+        crowd.waiters.insert(id, Waiter { mode, waker: None });
+        id
     }
 
     /// Admits those at the front who may enter; returns their wakers, to be woken outside the lock.
     fn admit(&mut self, wake: &mut Vec<Waker>) {
-        while let Some((&id, first)) = self.waiters.first_key_value() {
-            let mode = first.mode;
-            if !self.may_enter(mode) {
-                break;
-            }
-            wake.extend(self.waiters.remove(&id).and_then(|w| w.waker));
-            self.enter(mode);
-            self.admitted.insert(id);
+        let Some(mut crowd) = self.crowd.take() else {
+            return;
+        };
+        while let Some(first) = crowd.waiters.first_entry()
+            && self.may_enter(first.get().mode)
+        {
+            let (id, admitted) = first.remove_entry();
+            wake.extend(admitted.waker);
+            self.enter(admitted.mode);
+            crowd.admitted.insert(id);
         }
+        self.crowd = Some(crowd);
     }
 }
 
 impl Queue {
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Line>> {
-        let n = self.hasher.hash_one(key) as usize % SHARDS;
-        self.shards[n].lock().unwrap_or_else(PoisonError::into_inner)
+    fn name(&self, key: &Key) -> Hashed<Key> {
+        Hashed {
+            hash: self.hasher.hash_one(key),
+            key: key.clone(),
+        }
+    }
+
+    fn shard(&self, name: &Hashed<Key>) -> MutexGuard<'_, HashedMap<Key, Line>> {
+        let shard = &self.shards[name.shard(SHARDS)];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enters the line of `key`, or waits for a permit here.
@@ -137,26 +165,28 @@ impl Queue {
     /// # Cancel safety
     /// Safe: a dropped future leaves the line; a permit that it had been given is passed on.
     pub(crate) async fn enter(self: &Arc<Self>, key: &Key, mode: Mode) -> Option<Permit> {
+        let name = self.name(key);
         let id = {
-            let mut lines = self.shard(key);
-            let line = lines.entry(key.clone()).or_insert_with(|| Line::new(mode.kind()));
+            let mut lines = self.shard(&name);
+            // Most keys have no line.
+            let line = match lines.get_mut(&name) {
+                Some(line) => line,
+                None => lines.entry(name.clone()).or_insert(Line::new(mode.kind())),
+            };
             if line.kind != mode.kind() {
                 return None;
             }
-            if line.waiters.is_empty() && line.may_enter(mode) {
+            if line.nobody_waits() && line.may_enter(mode) {
                 line.enter(mode);
                 drop(lines);
-                return Some(Permit::new(self, key, mode));
+                return Some(Permit::new(self.clone(), name, mode));
             }
-            let id = line.next;
-            line.next += 1;
-            line.waiters.insert(id, Waiter { mode, waker: None });
-            id
+            line.wait(mode)
         };
         Some(
             Waiting {
                 queue: self.clone(),
-                key: key.clone(),
+                name,
                 mode,
                 id: Some(id),
             }
@@ -167,25 +197,26 @@ impl Queue {
     /// Who holds `key` as far as this client knows: its own hold, or the one that its contender saw.
     pub(crate) fn holder(&self, key: &Key) -> Option<Holder> {
         let (here, seen) = {
-            let lines = self.shard(key);
-            let line = lines.get(key)?;
-            (line.here.upgrade(), line.seen.clone())
+            let name = self.name(key);
+            let lines = self.shard(&name);
+            let line = lines.get(&name)?;
+            (line.here.upgrade(), line.seen.as_deref().cloned())
         };
         here.filter(|hold| hold.is_held())
             .map(|hold| hold.holder())
             .or(seen)
     }
 
-    fn leave(&self, key: &Key, mode: Mode, holding: bool, passed: bool) {
+    fn leave(&self, name: &Hashed<Key>, mode: Mode, holding: bool, passed: bool) {
         let mut wake = Vec::new();
         {
-            let mut lines = self.shard(key);
-            let Some(line) = lines.get_mut(key) else { return };
+            let mut lines = self.shard(name);
+            let Some(line) = lines.get_mut(name) else { return };
             line.leave(mode, holding);
             line.passes = if passed { line.passes + 1 } else { 0 };
             line.admit(&mut wake);
             if line.is_empty() {
-                lines.remove(key);
+                lines.remove(name);
             }
         }
         wake.into_iter().for_each(Waker::wake);
@@ -196,17 +227,17 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Permit {
     queue: Arc<Queue>,
-    key: Key,
+    name: Hashed<Key>,
     mode: Mode,
     holding: bool,
     left: bool,
 }
 
 impl Permit {
-    fn new(queue: &Arc<Queue>, key: &Key, mode: Mode) -> Self {
+    fn new(queue: Arc<Queue>, name: Hashed<Key>, mode: Mode) -> Self {
         Self {
-            queue: queue.clone(),
-            key: key.clone(),
+            queue,
+            name,
             mode,
             holding: false,
             left: false,
@@ -218,8 +249,8 @@ impl Permit {
         self.holding = true;
         let mut wake = Vec::new();
         {
-            let mut lines = self.queue.shard(&self.key);
-            let Some(line) = lines.get_mut(&self.key) else {
+            let mut lines = self.queue.shard(&self.name);
+            let Some(line) = lines.get_mut(&self.name) else {
                 return;
             };
             line.here = Arc::downgrade(hold);
@@ -235,8 +266,8 @@ impl Permit {
 
     /// Says whom the engine named as the present holder.
     pub(crate) fn saw(&self, holder: &Option<Holder>) {
-        if let Some(line) = self.queue.shard(&self.key).get_mut(&self.key) {
-            line.seen.clone_from(holder);
+        if let Some(line) = self.queue.shard(&self.name).get_mut(&self.name) {
+            line.seen = holder.clone().map(Box::new);
         }
     }
 
@@ -244,14 +275,14 @@ impl Permit {
     /// comes back, to be dropped after the engine's reply.
     pub(crate) fn pass(mut self) -> Option<Self> {
         let may = {
-            let lines = self.queue.shard(&self.key);
-            lines.get(&self.key).is_none_or(|line| line.passes < PASSES)
+            let lines = self.queue.shard(&self.name);
+            lines.get(&self.name).is_none_or(|line| line.passes < PASSES)
         };
         if !may {
             return Some(self);
         }
         self.left = true;
-        self.queue.leave(&self.key, self.mode, self.holding, true);
+        self.queue.leave(&self.name, self.mode, self.holding, true);
         None
     }
 }
@@ -259,7 +290,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if !self.left {
-            self.queue.leave(&self.key, self.mode, self.holding, false);
+            self.queue.leave(&self.name, self.mode, self.holding, false);
         }
     }
 }
@@ -267,7 +298,7 @@ impl Drop for Permit {
 /// A place in the local line.
 struct Waiting {
     queue: Arc<Queue>,
-    key: Key,
+    name: Hashed<Key>,
     mode: Mode,
     id: Option<u64>,
 }
@@ -278,19 +309,22 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
         let Some(id) = self.id else { return Poll::Pending };
         {
-            let mut lines = self.queue.shard(&self.key);
+            let mut lines = self.queue.shard(&self.name);
             // The entry is there: only this future removes it.
-            let Some(line) = lines.get_mut(&self.key) else {
+            let Some(line) = lines.get_mut(&self.name) else {
                 return Poll::Pending;
             };
-            if let Some(waiter) = line.waiters.get_mut(&id) {
+            let Some(crowd) = &mut line.crowd else {
+                return Poll::Pending;
+            };
+            if let Some(waiter) = crowd.waiters.get_mut(&id) {
                 waiter.waker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            line.admitted.remove(&id);
+            crowd.admitted.remove(&id);
         }
         self.id = None;
-        Poll::Ready(Permit::new(&self.queue, &self.key, self.mode))
+        Poll::Ready(Permit::new(self.queue.clone(), self.name.clone(), self.mode))
     }
 }
 
@@ -299,18 +333,19 @@ impl Drop for Waiting {
         let Some(id) = self.id else { return };
         let mut wake = Vec::new();
         {
-            let mut lines = self.queue.shard(&self.key);
-            let Some(line) = lines.get_mut(&self.key) else {
+            let mut lines = self.queue.shard(&self.name);
+            let Some(line) = lines.get_mut(&self.name) else {
                 return;
             };
-            line.waiters.remove(&id);
-            if line.admitted.remove(&id) {
+            let Some(crowd) = &mut line.crowd else { return };
+            crowd.waiters.remove(&id);
+            if crowd.admitted.remove(&id) {
                 line.leave(self.mode, false);
             }
             // Whoever stood behind may be able to go now (a reader behind a writer that gave up).
             line.admit(&mut wake);
             if line.is_empty() {
-                lines.remove(&self.key);
+                lines.remove(&self.name);
             }
         }
         wake.into_iter().for_each(Waker::wake);

@@ -12,6 +12,7 @@ use crate::client::ClientInner;
 use crate::driver::Mode;
 use crate::error::{Error, ErrorKind};
 use crate::hold::HoldState;
+use crate::holds::Holds;
 use crate::key::Key;
 
 tokio::task_local! {
@@ -21,17 +22,17 @@ tokio::task_local! {
 /// One link of the chain of enclosing holds.
 struct Scope {
     parent: Option<Arc<Scope>>,
-    holds: Vec<Arc<HoldState>>,
+    holds: Holds,
 }
 
 /// Runs `body` inside the present scope plus these holds.
-pub(crate) async fn within<F: Future>(holds: Vec<Arc<HoldState>>, body: F) -> F::Output {
+pub(crate) async fn within<F: Future>(holds: Holds, body: F) -> F::Output {
     let parent = SCOPE.try_with(Arc::clone).ok();
     SCOPE.scope(Arc::new(Scope { parent, holds }), body).await
 }
 
 /// As [`within`], for a body that blocks.
-pub(crate) fn within_sync<T>(holds: Vec<Arc<HoldState>>, body: impl FnOnce() -> T) -> T {
+pub(crate) fn within_sync<T>(holds: Holds, body: impl FnOnce() -> T) -> T {
     let parent = SCOPE.try_with(Arc::clone).ok();
     SCOPE.sync_scope(Arc::new(Scope { parent, holds }), body)
 }

@@ -41,13 +41,13 @@ impl Drop for Leaving {
     }
 }
 
-pub(crate) fn leaving(hold: Arc<HoldState>) -> Option<Leaving> {
+pub(crate) fn leaving(hold: Arc<HoldState>, now: Moment) -> Option<Leaving> {
     if hold.client.is_forked() {
         return None;
     }
-    let keep = hold.keep();
+    let keep = hold.keep(now);
     let not_before = hold.kept_until();
-    let (claim, permit) = hold.take()?;
+    let (claim, permit) = hold.take(now)?;
     let job = Some(Job {
         claim,
         want: hold.want.clone(),
@@ -82,8 +82,9 @@ pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
     if hold.client.is_forked() {
         return Ok(Release::Lost(LostReason::Forked));
     }
-    let told = hold.lost();
-    let Some(mut leaving) = leaving(hold.clone()) else {
+    let mut now = hold.client.now();
+    let told = hold.lost_at(now);
+    let Some(mut leaving) = leaving(hold.clone(), now) else {
         // Another guard of this hold lives on.
         return Ok(told.map_or(Release::Clean, Release::Lost));
     };
@@ -99,7 +100,7 @@ pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
         };
         // Once the lease is over there is nothing to wait for.
         let clock = hold.client.engine.clock();
-        let over = hold.valid_until().max(clock.now() + RELEASE);
+        let over = hold.valid_until().max(now + RELEASE);
         let answer = send(&mut *job.claim, job.keep, &mut job.permit, clock, over).await;
         let answer = answer.unwrap_or_else(|| {
             Err(DriverError::unavailable(
@@ -121,7 +122,10 @@ pub(crate) async fn release(hold: Arc<HoldState>) -> Result<Release, Error> {
                 });
             }
             // Once more at once (a connection that died while idle), then in the background.
-            Err(e) if e.retry && !resent && hold.is_held() => resent = true,
+            Err(e) if e.retry && !resent && hold.is_held() => {
+                resent = true;
+                now = clock.now();
+            }
             Err(e) => return Err(hold.name(Error::from_driver(e))),
         }
     }

@@ -1,4 +1,4 @@
-//! A place for tests to stop this process between the write of a snapshot and its commit.
+//! Places for tests: to stop this process between the write of a snapshot and its commit, and to let others go first.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,4 +15,11 @@ pub(crate) fn before_commit() {
         STOPPED.fetch_add(1, Ordering::Relaxed);
         crate::sys::stop_here();
     }
+}
+
+/// A place before a step that other processes can see. The model check lets others go first here.
+#[inline]
+pub(crate) fn step() {
+    #[cfg(test)]
+    crate::model::step();
 }

@@ -20,6 +20,8 @@ mod hash;
 #[doc(hidden)]
 pub mod hook;
 mod inspect;
+#[cfg(test)]
+mod model;
 mod peers;
 mod place;
 mod protocol;

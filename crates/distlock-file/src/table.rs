@@ -17,6 +17,7 @@ use rustix::io::{self, Errno};
 
 use crate::boot::Boot;
 use crate::dir::Dir;
+use crate::hook;
 use crate::root::Root;
 use crate::snapshot::Snapshot;
 use crate::sys;
@@ -154,6 +155,7 @@ impl Table {
     }
 
     pub(crate) fn load(&self, bucket: usize) -> Root {
+        hook::step();
         Root::from_word(self.root(bucket).load(Ordering::Acquire))
     }
 
@@ -188,6 +190,7 @@ impl Table {
             return Ok(Some(Snapshot::empty(self.boot.wall_micros())));
         };
         let at = Self::slot_at(bucket, slot);
+        hook::step();
         let unreadable = |e: Errno| failed("cannot read", &self.path, e);
         buffer.resize(ALLOCATED, 0);
         let mut got = read_fully(&self.file, buffer, at).map_err(unreadable)?;

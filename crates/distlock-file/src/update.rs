@@ -177,6 +177,7 @@ fn commit(
     if table.load(bucket) != root {
         return Ok(Written::Again);
     }
+    hook::step();
     if let Err(e) = write_fully(table.file(), bytes, Table::slot_at(bucket, slot)) {
         *full |= 1 << slot;
         if e == Errno::NOSPC && *full != (1 << SLOTS) - 1 {
@@ -197,6 +198,7 @@ fn commit(
 }
 
 fn swing(table: &Table, bucket: usize, from: Root, to: Root) -> bool {
+    hook::step();
     if distlock_core::mutant::is("file_cas") {
         // A writer that was overtaken overwrites what others committed.
         table.root(bucket).store(to.word(), Ordering::Release);
@@ -226,6 +228,7 @@ fn lock_slot<'a>(
         let mut tries = 0u32;
         let mut waiting: Option<Instant> = None;
         loop {
+            hook::step();
             let lock = ByteLock::take(table.file(), Table::slot_at(bucket, slot))
                 .map_err(|e| failed("cannot lock", table.path(), e))?;
             if let Some(lock) = lock {

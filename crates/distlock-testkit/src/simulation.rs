@@ -1,7 +1,10 @@
 //! Simulation: many clients over the memory engine in virtual time, with faults, from one seed.
 //!
 //! Everything that is random comes from the seed and everything runs on one thread, so a seed that fails replays
-//! exactly. What the clients saw is a [`History`], judged by the same checkers as runs against real servers.
+//! exactly. What the clients saw is a [`History`], judged by the same checkers as runs against real servers; what the
+//! engine saw is judged beside it.
+
+mod ledger;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,7 +12,7 @@ use std::time::Duration;
 
 use distlock_core::clock::{Clock, ManualClock};
 use distlock_core::driver::{Mode, Order};
-use distlock_core::memory::{Call, Fault, Memory, Rule};
+use distlock_core::memory::{self, Call, Fault, Memory, Rule};
 use distlock_core::{Client, Guard, Lock, Release, Renew};
 
 use crate::check::{self, Bounds, Violation};
@@ -79,7 +82,7 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
         .enable_all()
         .build()?;
     let local = tokio::task::LocalSet::new();
-    let history = local.block_on(&runtime, simulate(seed, plan));
+    let (history, seen) = local.block_on(&runtime, simulate(seed, plan));
     // A contender that is struck several times in a row waits out several unanswered looks of a lease each.
     let bounds = Bounds {
         takeover: TTL * 32,
@@ -88,7 +91,8 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
         told: MS(1),
         dead_waiter: TTL * 32,
     };
-    let violations = check::all(&history, &bounds);
+    let mut violations = check::all(&history, &bounds);
+    violations.extend(ledger::renewals(&seen));
     let grants = history
         .events()
         .iter()
@@ -131,7 +135,8 @@ impl World {
     }
 }
 
-async fn simulate(seed: u64, plan: Plan) -> History {
+/// What the clients saw, and what the engine did.
+async fn simulate(seed: u64, plan: Plan) -> (History, Vec<memory::Event>) {
     let world = Rc::new(World {
         time: ManualClock::seeded(seed),
         memory: Memory::new(),
@@ -140,6 +145,7 @@ async fn simulate(seed: u64, plan: Plan) -> History {
         dead: RefCell::default(),
         left: RefCell::default(),
     });
+    world.memory.faults().record();
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for process in 1..=plan.clients {
         let dice = Dice(dice.below(1 << 30) << 8 | u64::from(process));
@@ -186,7 +192,7 @@ async fn simulate(seed: u64, plan: Plan) -> History {
             }
         }
     }
-    History::new(world.events.take())
+    (History::new(world.events.take()), world.memory.faults().history())
 }
 
 /// Orders one fault.

@@ -285,7 +285,7 @@ impl Request {
     fn note(&self, call: Call, at: Moment, answer: impl FnOnce() -> Answer) {
         self.client.store.plan.note(|| Event {
             at,
-            record: self.name.text.to_string(),
+            record: self.name.key.text(),
             owner: self.want.owner,
             mode: self.want.mode,
             call,

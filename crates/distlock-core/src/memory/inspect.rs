@@ -26,7 +26,8 @@ impl Inspect for Client {
         for shard in &self.store.shards {
             let mut rings = Vec::new();
             for (name, record) in &mut lock(shard).records {
-                let Some(key) = self.engine.namespace().key_of(&name.text) else {
+                let text = name.key.text();
+                let Some(key) = self.engine.namespace().key_of(&text) else {
                     continue;
                 };
                 if !key.starts_with(prefix) || after.is_some_and(|after| key <= after.as_str()) {

@@ -191,6 +191,10 @@ impl Record {
             expires: now + want.ttl,
         };
         let grant = grant(&place);
+        if self.holders.capacity() == 0 {
+            // Usually the only one, ever.
+            self.holders.reserve_exact(1);
+        }
         self.holders.push(place);
         grant
     }

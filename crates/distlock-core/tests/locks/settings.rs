@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use distlock_core::ErrorKind;
+use distlock_core::clock::Clock;
+use distlock_core::{Client, ErrorKind};
 
 use crate::{MS, client, manual};
 
@@ -78,4 +79,19 @@ async fn permits_that_differ_are_both_named() {
     );
     let e = a.mutex("k").acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::KindMismatch);
+}
+
+#[tokio::test]
+async fn an_exact_name_is_the_same_lock_as_the_prefixed_key() {
+    let (time, memory, prefixed) = manual();
+    let exact = Client::builder()
+        .clock(Clock::Manual(time))
+        .namespace("")
+        .memory(&memory)
+        .unwrap();
+    let guard = prefixed.mutex("a:b").try_acquire().await.unwrap().unwrap();
+    assert!(exact.mutex("distlock:a:b").try_acquire().await.unwrap().is_none());
+    assert!(exact.mutex("a:b").try_acquire().await.unwrap().is_some());
+    guard.release().await.unwrap();
+    assert!(exact.mutex("distlock:a:b").try_acquire().await.unwrap().is_some());
 }
