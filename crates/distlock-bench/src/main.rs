@@ -53,7 +53,9 @@ fn main() {
             "etcd" => etcd::measure(arguments.quick),
             "zookeeper" => zookeeper::measure(arguments.quick),
             other => {
-                eprintln!("unknown part {other}: core, file, command, redis, mysql, postgres, etcd, zookeeper");
+                eprintln!(
+                    "unknown part {other}: core, file, command, redis, mysql, postgres, etcd, zookeeper"
+                );
                 std::process::exit(64);
             }
         };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use distlock_testkit::servers::{eventually, find};
+use distlock_testkit::servers::{FakeClock, eventually, or_skip};
 use distlock_testkit::worker::{Answer, Do};
 use tokio::join;
 
@@ -110,27 +110,18 @@ async fn the_clients_clock_does_not_matter(engine: Engine) {
     let Some(mut scene) = Scene::start(engine, 1, TTL).await else {
         return;
     };
-    let Some(library) = faketime() else { return };
-    let clock = scene.dir().join("clock");
-    let set = |offset: &str| {
-        let new = clock.with_extension("new");
-        std::fs::write(&new, offset).unwrap();
-        std::fs::rename(&new, &clock).unwrap();
+    let Some(clock) = or_skip(FakeClock::new()) else {
+        return;
     };
-    set("+0");
-    for (name, value) in [
-        ("LD_PRELOAD", library.as_str()),
-        ("FAKETIME_TIMESTAMP_FILE", clock.to_str().unwrap()),
-        ("FAKETIME_NO_CACHE", "1"),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-    ] {
-        scene.fleet.env.push((name.into(), value.into()));
+    for (name, value) in clock.env() {
+        let text = |text: std::ffi::OsString| text.into_string().unwrap();
+        scene.fleet.env.push((text(name), text(value)));
     }
     let (a, b) = (scene.worker(), scene.worker());
     let (hold, _) = scene.take(&a).await;
     let jumps = async {
-        for offset in ["+3600", "-3600", "+0"] {
-            set(offset);
+        for offset in [3600, -3600, 0] {
+            clock.set(offset).unwrap();
             stays_held(&a, hold, TTL).await;
         }
         assert_eq!(release(&a, hold).await, Answer::Yes);
@@ -140,14 +131,4 @@ async fn the_clients_clock_does_not_matter(engine: Engine) {
     let took = released.elapsed();
     assert!(took < SECOND, "after {took:?}");
     assert_eq!(release(&b, next).await, Answer::Yes);
-}
-
-fn faketime() -> Option<String> {
-    distlock_testkit::servers::or_skip(find("faketime"))?;
-    let library = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
-    if !std::path::Path::new(library).exists() {
-        distlock_testkit::servers::skip("libfaketime is not where Debian puts it");
-        return None;
-    }
-    Some(library.to_owned())
 }

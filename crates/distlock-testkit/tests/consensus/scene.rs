@@ -31,7 +31,7 @@ pub(crate) struct Scene {
     pub(crate) ttl: Duration,
     servers: Servers,
     _store: Store,
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 impl Scene {
@@ -72,7 +72,7 @@ impl Scene {
             ttl,
             servers,
             _store: store,
-            dir,
+            _dir: dir,
         };
         scene.fleet.url = scene.url(None);
         Some(scene)
@@ -92,10 +92,6 @@ impl Scene {
             None => all.join(","),
         };
         format!("{scheme}://{named}{query}")
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
     }
 
     pub(crate) fn worker(&self) -> Worker {
