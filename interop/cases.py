@@ -155,6 +155,26 @@ def shares_the_queue(server, a, b, key):
     return f"{each:.1f} ms each"
 
 
+def keeps_the_order(server, a, b, key):
+    """Waiters of both in one line are granted in the order in which they came, each soon after the one before."""
+    first = a.acquire(key, FAIR)
+    waiting, order = [], []
+    for number, peer in enumerate((b, a, b, b, a, a), 2):
+        waiting.append((peer, peer.acquiring(key, FAIR)))
+        until(lambda: server.contenders(key) == number, "the line to grow")
+    start = time.monotonic()
+    a.release(first)
+    for peer, answer in waiting:
+        granted = settled(answer, 10)
+        order.append(granted["at"])
+        assert server.contenders(key) >= len(waiting) - len(order) + 1, "two were granted"
+        peer.release(granted["hold"])
+    assert order == sorted(order), "not in order"
+    until(lambda: server.contenders(key) == 0, "the line to be empty")
+    each = (order[-1] - start) * 1000 / len(order)
+    return f"{each:.1f} ms each"
+
+
 def passes_a_dead_waiter(server, a, doomed, b, key):
     """A holds; a waiter that is ahead dies; B, behind it, is granted all the same. Redisson gives a waiter up when the
     rest of the holder's lease and the wait that it asked for have passed, so both are short here."""

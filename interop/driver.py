@@ -1,6 +1,7 @@
 """Shares locks between distlock and the real clients of others, and prints what came of it.
 
-Usage: driver.py WORKER (redis-py=PYTHON | redisson-VERSION=CLASSPATH)…
+Usage: driver.py WORKER (redis-py=PYTHON | redisson-VERSION=CLASSPATH | kazoo=PYTHON | curator=CLASSPATH |
+    go-concurrency=PROGRAM | jetcd=CLASSPATH)…
 """
 
 import os
@@ -8,6 +9,7 @@ import sys
 import traceback
 
 import cases
+import coordinators
 from cases import FAIR, LAST_PERMIT, MUTEX, PERMIT, READ, WRITE
 from peer import Peer, Server
 
@@ -18,11 +20,11 @@ POLL = 1000
 
 
 class Run:
-    def __init__(self, worker, server):
+    def __init__(self, worker, server, rows=None):
         self.worker = worker
         self.server = server
         self.log = open(os.path.join(self.server.dir, "log"), "w+")
-        self.rows = []
+        self.rows = [] if rows is None else rows
         self.peers = []
         self.number = 0
 
@@ -107,15 +109,28 @@ def redisson(run, name, classpath):
             run.row(name, f"{kind.name}: {a.name} dies, {b.name} takes over", check)
 
 
+# By how a client's name begins: at what it meets us, and what is tried.
+CLIENTS = {
+    "redis-py": (Server, redis_py),
+    "redisson": (Server, redisson),
+    "kazoo": (coordinators.ZooKeeper, coordinators.kazoo),
+    "curator": (coordinators.ZooKeeper, coordinators.curator),
+    "go-concurrency": (coordinators.Etcd, coordinators.go_concurrency),
+    "jetcd": (coordinators.Etcd, coordinators.jetcd),
+}
+
+
 def main():
-    run = Run(sys.argv[1], Server())
-    try:
-        for word in sys.argv[2:]:
-            name, _, how = word.partition("=")
-            (redis_py if name.startswith("redis-py") else redisson)(run, name, how)
-    finally:
-        run.end()
-    report(run.rows)
+    rows = []
+    for word in sys.argv[2:]:
+        name, _, how = word.partition("=")
+        server, check = next(found for start, found in CLIENTS.items() if name.startswith(start))
+        run = Run(sys.argv[1], server(), rows)
+        try:
+            check(run, name, how)
+        finally:
+            run.end()
+    report(rows)
 
 
 def report(rows):

@@ -23,11 +23,13 @@ impl Helper {
     pub(crate) fn start(role: &str, dir: &Path) -> Self {
         let program = std::env::current_exe().unwrap_or_else(|e| panic!("where am I: {e}"));
         let mut command = Command::new(program);
-        command
-            .env(ROLE, role)
-            .arg(dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        command.env(ROLE, role).arg(dir);
+        Self::run(command)
+    }
+
+    /// Another program.
+    pub(crate) fn run(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("cannot start: {e}"));
         let Some(out) = child.stdout.take() else {
             panic!("stdout was asked for")
@@ -87,7 +89,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[allow(clippy::print_stdout, reason = "the parent reads it")]
-fn say(what: impl std::fmt::Display) {
+pub(crate) fn say(what: impl std::fmt::Display) {
     println!("{what}");
     let _ = std::io::stdout().flush();
 }
@@ -118,6 +120,7 @@ pub(crate) fn run() {
                 say(format_args!("{granted} {released}"));
             },
         )),
+        "line" => rt.block_on(crate::line::stand(&dir.to_string_lossy())),
         "storm" => {
             let grants = rt.block_on(storm(dir));
             say(grants.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));

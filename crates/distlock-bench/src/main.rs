@@ -7,19 +7,23 @@
 mod children;
 mod command;
 mod core;
+mod etcd;
 mod file;
+mod line;
 mod redis;
 mod report;
 mod sample;
 mod sql;
+mod zookeeper;
 
 use clap::Parser;
 
-/// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `mysql`, `postgres`.
+/// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `mysql`, `postgres`, `etcd`,
+/// `zookeeper`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
-    #[arg(default_values_t = ["core", "file", "command", "redis", "mysql", "postgres"].map(String::from))]
+    #[arg(default_values_t = ["core", "file", "command", "redis", "mysql", "postgres", "etcd", "zookeeper"].map(String::from))]
     parts: Vec<String>,
     /// Shorter rounds, for a first look.
     #[arg(long)]
@@ -46,8 +50,12 @@ fn main() {
             "redis" => redis::measure(arguments.quick),
             "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick),
             "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick),
+            "etcd" => etcd::measure(arguments.quick),
+            "zookeeper" => zookeeper::measure(arguments.quick),
             other => {
-                eprintln!("unknown part {other}: core, file, command, redis, mysql, postgres");
+                eprintln!(
+                    "unknown part {other}: core, file, command, redis, mysql, postgres, etcd, zookeeper"
+                );
                 std::process::exit(64);
             }
         };

@@ -11,6 +11,15 @@ impl Sample {
         self.0.push(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Without what came first.
+    pub(crate) fn second_half(mut self) -> Self {
+        Self(self.0.split_off(self.0.len() / 2))
+    }
+
     pub(crate) fn quantile(&self, q: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -1,6 +1,7 @@
 //! The domain of distlock; it knows no engine.
 
 pub mod bell;
+pub mod by_client;
 pub mod clock;
 pub mod driver;
 pub mod engine;

@@ -294,6 +294,14 @@ pub(crate) fn whole_line(lock: &str) -> RangeRequest {
     }
 }
 
+/// The same as it was at this revision.
+pub(crate) fn line_at(lock: &str, revision: i64) -> RangeRequest {
+    RangeRequest {
+        revision,
+        ..whole_line(lock)
+    }
+}
+
 /// How many keys [`read_all`] may be asked for; etcd takes 128 operations in a transaction.
 pub(crate) const READ_ALL: usize = 100;
 

@@ -1,5 +1,7 @@
 //! Looking at locks, and breaking them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use distlock_core::Key;
 use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Mode, Refusal};
@@ -8,10 +10,13 @@ use distlock_core::line::{Turn, turn};
 use crate::ask;
 use crate::driver::EtcdDriver;
 use crate::record::{self, Record};
-use crate::wire::{KeyValue, LeaseTimeToLiveRequest};
+use crate::wire::{KeyValue, LeaseTimeToLiveRequest, RangeResponse};
 
 /// How many keys one request of a listing reads.
 const PAGE: i64 = 512;
+/// A holder that waited notes its token in its key within this time, and is looked at again this often until then.
+const NOTED: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(25);
 
 /// A contender as stored.
 struct Contender {
@@ -27,14 +32,44 @@ impl EtcdDriver {
         Some((key, Contender { kv, record }))
     }
 
-    async fn line(&self, key: &Key) -> Result<Vec<Contender>, DriverError> {
-        let lock = self.shared.names.lock(key).map_err(DriverError::refused)?;
-        let range = self.shared.client.call(ask::whole_line(&lock)).await?;
+    /// The contenders, the first first, in this answer.
+    fn contenders(&self, key: &Key, range: RangeResponse) -> Vec<Contender> {
         let contenders = range.kvs.into_iter().filter_map(|kv| self.contender(kv));
-        Ok(contenders
+        contenders
             .filter(|(of, _)| of == key)
             .map(|(_, contender)| contender)
-            .collect())
+            .collect()
+    }
+
+    /// The contenders, the first first. A holder's token is the one of its grant; `None` if that is not known.
+    async fn line(&self, key: &Key) -> Result<Vec<Contender>, DriverError> {
+        let client = &self.shared.client;
+        let lock = self.shared.names.lock(key).map_err(DriverError::refused)?;
+        let deadline = client.clock().now() + NOTED;
+        loop {
+            let mut line = self.contenders(key, client.call(ask::whole_line(&lock)).await?);
+            let mut noted_soon = false;
+            for at in holding(&line) {
+                let Contender { kv, record } = &line[at];
+                if record.noted || !record.holder.mode.is_exclusive() {
+                    continue;
+                }
+                // Without a note the token is the revision at which the key was made, unless there was a wait. What
+                // was compacted away is older than any note that is still to come.
+                let Ok(then) = client.call(ask::line_at(&lock, kv.create_revision)).await else {
+                    continue;
+                };
+                let then = self.contenders(key, then);
+                if !holding(&then).contains(&(then.len().saturating_sub(1))) {
+                    noted_soon |= record.ours;
+                    line[at].record.holder.token = None;
+                }
+            }
+            if !noted_soon || client.clock().now() >= deadline {
+                return Ok(line);
+            }
+            client.clock().sleep(AGAIN).await;
+        }
     }
 
     /// Notes in a stored key that it was broken; its holder reads that.
@@ -51,14 +86,22 @@ impl EtcdDriver {
     }
 }
 
+/// Which of a line, sorted by age, hold.
+fn holding(line: &[Contender]) -> Vec<usize> {
+    let modes: Vec<Mode> = line.iter().map(|c| c.record.holder.mode).collect();
+    (0..line.len())
+        .filter(|i| turn(&modes, *i) == Turn::Mine)
+        .collect()
+}
+
 /// Splits a line, sorted by age, into those who hold and those who wait.
 fn describe(key: Key, line: Vec<Contender>) -> LockInfo {
-    let modes: Vec<Mode> = line.iter().map(|c| c.record.holder.mode).collect();
+    let holding = holding(&line);
     let mut info = LockInfo::free(key);
     info.kind = line.first().map(|c| c.record.kind());
     for (i, contender) in line.into_iter().enumerate() {
         let mut holder = contender.record.holder;
-        if turn(&modes, i) == Turn::Mine {
+        if holding.contains(&i) {
             info.token = info.token.max(holder.token);
             info.holders.push(holder);
         } else {
@@ -117,7 +160,7 @@ impl Inspect for EtcdDriver {
                 .call(LeaseTimeToLiveRequest { id, keys: false })
                 .await;
             let ttl = lease.ok().and_then(|lease| u64::try_from(lease.ttl).ok());
-            holder.expires_in = ttl.map(std::time::Duration::from_secs);
+            holder.expires_in = ttl.map(Duration::from_secs);
         }
         Ok(info)
     }
@@ -125,11 +168,10 @@ impl Inspect for EtcdDriver {
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
         let mut broken = Vec::new();
         let line = self.line(key).await?;
-        let modes: Vec<Mode> = line.iter().map(|c| c.record.holder.mode).collect();
+        let holders = holding(&line);
+        let line = line.into_iter().enumerate();
         let holding: Vec<_> = line
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| turn(&modes, *i) == Turn::Mine)
+            .filter(|(i, _)| holders.contains(i))
             .map(|(_, c)| c)
             .collect();
         if let Some(expect) = how.expect {

@@ -36,7 +36,7 @@ use distlock_core::driver::{Driver, DriverError};
 use distlock_core::engine::Engine;
 
 pub use crate::config::{Config, parameters};
-pub use crate::txn::{Applied, Ownership, Txn};
+pub use crate::txn::{Applied, GuardTxn, Ownership, Txn};
 
 /// Opens the engine: checks the configuration and asks the cluster once.
 ///
@@ -54,6 +54,11 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
         .call(ask::page(&names.sessions(), names.sessions().into_bytes(), 1))
         .await?;
     let shared = driver::Shared::new(engine, client);
-    txn::register(&shared);
+    txn::CLIENTS.add(shared.engine.owners().client(), &shared);
     Ok(Arc::new(driver::EtcdDriver { shared }))
 }
+
+/// The code on the engine's page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/engines/etcd.md")]
+struct Page;

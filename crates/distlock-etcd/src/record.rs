@@ -57,6 +57,10 @@ pub(crate) struct Record {
     pub(crate) broken: Option<Option<String>>,
     /// It was released, and stays for the rest of its time without an owner.
     pub(crate) kept: bool,
+    /// Whether the token of the hold is noted; else it is the key's create revision, if it never waited.
+    pub(crate) noted: bool,
+    /// Whether it is one of ours, which note their tokens.
+    pub(crate) ours: bool,
 }
 
 impl Record {
@@ -70,6 +74,8 @@ impl Record {
             holder: Holder::new(rest, Mode::Mutex),
             broken: None,
             kept: false,
+            noted: false,
+            ours,
         };
         record.holder.token = u64::try_from(kv.create_revision).ok().map(FencingToken::new);
         if !ours {
@@ -98,7 +104,10 @@ impl Record {
                 let since = value.parse().ok().map(Duration::from_millis);
                 holder.since = since.and_then(|ms| UNIX_EPOCH.checked_add(ms));
             }
-            "token" => holder.token = value.parse().ok(),
+            "token" => {
+                holder.token = value.parse().ok();
+                self.noted = true;
+            }
             "broken" => self.broken = Some(Some(value).filter(|why| !why.is_empty())),
             "kept" => self.kept = true,
             _ => {}

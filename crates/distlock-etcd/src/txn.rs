@@ -4,35 +4,48 @@
 //! conditional on the key's create revision therefore cannot be applied after the lock has passed on, whatever the
 //! holder believes and however long its request was on its way.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
-use distlock_core::{Error, ErrorKind, OwnerId};
+use distlock_core::by_client::ByClient;
+use distlock_core::{Error, ErrorKind, Guard, Held, OwnerId};
 
 use crate::driver::Shared;
 use crate::wire::{
     Compare, CompareResult, CompareTarget, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest,
 };
 
-/// The clients of this process, by their identity: a guard knows its owner, but not its engine.
-static CLIENTS: LazyLock<Mutex<HashMap<u128, Weak<Shared>>>> = LazyLock::new(Mutex::default);
+/// The clients whose holds [`Txn::of`] finds.
+pub(crate) static CLIENTS: ByClient<Shared> = ByClient::new();
 
-fn clients() -> MutexGuard<'static, HashMap<u128, Weak<Shared>>> {
-    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+/// `guard.txn()`: writes to etcd under a hold.
+pub trait GuardTxn {
+    /// Begins writes that are applied only while the lock is held; see [`Txn`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotHeld`] if the hold is over, or another engine's.
+    fn txn(&self) -> Result<Txn, Error>;
 }
 
-/// Makes the holds of this client known to [`Txn::of`].
-pub(crate) fn register(shared: &Arc<Shared>) {
-    let mut clients = clients();
-    clients.retain(|_, client| client.strong_count() > 0);
-    clients.insert(shared.engine.owners().client().as_u128(), Arc::downgrade(shared));
+impl GuardTxn for Guard {
+    fn txn(&self) -> Result<Txn, Error> {
+        Txn::of(self.owner())
+    }
+}
+
+impl GuardTxn for Held {
+    fn txn(&self) -> Result<Txn, Error> {
+        Txn::of(self.owner())
+    }
 }
 
 /// Writes that are applied together, and only while the lock is held.
 ///
 /// ```no_run
+/// use distlock_etcd::GuardTxn;
+///
 /// # async fn example(guard: distlock_core::Guard) -> Result<(), distlock_core::Error> {
-/// let applied = distlock_etcd::Txn::of(guard.owner())?
+/// let applied = guard
+///     .txn()?
 ///     .put("accounts/42/balance", "100")
 ///     .delete("accounts/42/pending")
 ///     .commit()
@@ -71,7 +84,7 @@ impl Txn {
     /// # Errors
     /// [`ErrorKind::NotHeld`] if there is no such hold.
     pub fn of(owner: OwnerId) -> Result<Self, Error> {
-        let shared = clients().get(&owner.client.as_u128()).and_then(Weak::upgrade);
+        let shared = CLIENTS.of(owner);
         let place = shared.as_ref().and_then(|shared| shared.holds.get(owner.n));
         let (Some(shared), Some(place)) = (shared, place) else {
             return Err(not_held(

@@ -47,18 +47,30 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
     for host in &shared.config.hosts {
         let (clock, at) = (shared.engine.clock().clone(), host.clone());
         // On the engine thread, which is sure to have sockets.
-        let asked = shared
-            .engine
-            .spawn(async move { clock.timeout(PATIENCE, srvr(&at)).await });
+        let asked = shared.engine.spawn(async move {
+            let conf = clock.timeout(PATIENCE, ask(&at, "conf")).await;
+            (clock.timeout(PATIENCE, ask(&at, "srvr")).await, conf)
+        });
         match asked.await {
-            Ok(Some(Ok(answer))) => server(host, &Status::read(&answer), &mut findings),
+            Ok((Some(Ok(answer)), _)) if is_refused(&answer) => findings.push(finding(
+                Severity::Info,
+                "zookeeper-word-refused",
+                format!("{host} does not say how it is: srvr is not in its 4lw.commands.whitelist"),
+                "allow srvr and conf, of which the one is allowed by default",
+            )),
+            Ok((Some(Ok(answer)), conf)) => {
+                server(host, &Status::read(&answer), &mut findings);
+                if let Some(Ok(conf)) = conf {
+                    ticks(host, &conf, session.timeout(), &mut findings);
+                }
+            }
             _ => {
                 silent += 1;
                 findings.push(finding(
                     Severity::Warning,
                     "zookeeper-server-silent",
-                    format!("{host} does not answer the four-letter word srvr"),
-                    "start it, or put srvr into its 4lw.commands.whitelist",
+                    format!("{host} does not answer"),
+                    "start it, or remove it from the URL",
                 ));
             }
         }
@@ -170,9 +182,34 @@ fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Fin
     }
 }
 
-async fn srvr(host: &str) -> io::Result<String> {
+/// A session shorter than two ticks ends sooner than its deadline allows for: a follower tells its leader of the
+/// sessions that it hears from every half tick only.
+fn ticks(host: &str, conf: &str, session: Duration, findings: &mut Vec<Finding>) {
+    let tick = conf.lines().find_map(|line| line.strip_prefix("tickTime="));
+    let Some(tick) = tick
+        .and_then(|ms| ms.trim().parse().ok())
+        .map(Duration::from_millis)
+    else {
+        return;
+    };
+    if session < tick * 2 {
+        findings.push(finding(
+            Severity::Error,
+            "zookeeper-session-below-two-ticks",
+            format!("{host} has ticks of {tick:?}, and gave a session timeout of {session:?}, less than two of them"),
+            "raise session_timeout=, or remove minSessionTimeout, which is two ticks unless set",
+        ));
+    }
+}
+
+/// What a server answers to a word that it does not allow.
+fn is_refused(answer: &str) -> bool {
+    answer.contains("is not in the whitelist")
+}
+
+async fn ask(host: &str, word: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(host).await?;
-    stream.write_all(b"srvr").await?;
+    stream.write_all(word.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     Ok(answer)
@@ -198,6 +235,16 @@ mod tests {
             Status::read("This ZooKeeper instance is not currently serving requests\n"),
             Status::default()
         );
+    }
+
+    #[test]
+    fn a_word_that_is_not_allowed_is_no_sign_of_illness() {
+        assert!(is_refused(
+            "srvr is not executed because it is not in the whitelist.\n"
+        ));
+        assert!(!is_refused(
+            "This ZooKeeper instance is not currently serving requests\n"
+        ));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use zookeeper_client::Error;
 
 use crate::claim::ZooKeeperClaim;
 use crate::config::Config;
+use crate::multi::CLIENTS;
 use crate::path::Paths;
 use crate::registry::{Held, Registry};
 use crate::session::Session;
@@ -24,6 +25,8 @@ use crate::watches::Watches;
 
 /// The shortest TTL: a guard's deadline may be earlier than its session's.
 const FLOOR: Duration = Duration::from_millis(100);
+/// How long a hold lives before its node is watched: most are released sooner, and need no watch.
+const YOUNG: Duration = Duration::from_millis(200);
 /// Between two attempts to delete a node that must go.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -49,6 +52,7 @@ pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, Dri
         config,
         engine: engine.clone(),
     });
+    CLIENTS.add(engine.owners().client(), &shared);
     engine.spawn(supervise(shared.clone(), session));
     Ok(Arc::new(ZooKeeperDriver(shared)))
 }
@@ -119,11 +123,20 @@ impl Shared {
         Some(session)
     }
 
-    /// Watches over a hold from now on.
-    pub(crate) fn hold(&self, want: &Want, held: Arc<Held>) {
-        self.registry.hold(want.owner, &want.bell, held.clone());
-        held.start_watch();
-        self.watches.wait(held.watch(want.bell.clone()));
+    /// Watches over a hold, if it is still held in a moment.
+    pub(crate) fn hold(self: &Arc<Self>, want: &Want, held: Arc<Held>) {
+        if !self.registry.hold(want.owner, &want.bell, held) {
+            return;
+        }
+        let shared = self.clone();
+        self.engine.spawn(async move {
+            shared.engine.clock().sleep(YOUNG).await;
+            for (held, bell) in shared.registry.grown() {
+                if held.start_watch() {
+                    shared.watches.wait(held.watch(bell));
+                }
+            }
+        });
     }
 
     /// Deletes a node in the background, until it is gone or its session is.

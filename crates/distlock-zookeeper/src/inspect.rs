@@ -19,7 +19,7 @@ use crate::kinds::{LEASES, LOCKS, children, data};
 use crate::node::{Label, Node, line, prefix};
 use crate::path::decode;
 use crate::seat::ephemeral;
-use crate::session::Session;
+use crate::session::{Session, connector};
 
 /// How often a break may find that the holder has just left.
 const RETRIES: u32 = 8;
@@ -195,10 +195,9 @@ impl Shared {
         grace: Duration,
     ) -> Result<(Client, distlock_core::clock::Moment), DriverError> {
         let clock = self.engine.clock().clone();
-        let mut connector = Client::connector().with_session_timeout(grace).with_detached();
-        if let Some(auth) = &self.config.auth {
-            connector = connector.with_auth("digest", auth.reveal().as_bytes());
-        }
+        let connector = connector(&self.config)
+            .with_session_timeout(grace)
+            .with_detached();
         let (hosts, limit) = (self.config.hosts.join(","), self.config.connect_timeout);
         let opening = self.engine.spawn(async move {
             let client = clock

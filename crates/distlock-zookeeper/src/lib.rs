@@ -19,6 +19,7 @@ mod doctor;
 mod driver;
 mod inspect;
 mod kinds;
+mod multi;
 mod node;
 mod path;
 mod registry;
@@ -29,7 +30,14 @@ mod slots;
 mod supervisor;
 mod taking;
 mod watches;
+mod witness;
 
 pub use crate::config::{Acl, Config, parameters};
 pub use crate::driver::open;
+pub use crate::multi::{GuardMulti, Multi, MultiError};
 pub use distlock_core::Secret;
+
+/// The code on the engine's page compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/engines/zookeeper.md")]
+struct Page;

@@ -93,11 +93,19 @@ struct Member {
 
 /// Who waits or holds.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<HashMap<OwnerId, Member>>);
+pub(crate) struct Registry {
+    members: Mutex<HashMap<OwnerId, Member>>,
+    /// Holds so young that their nodes are not watched yet.
+    young: Mutex<Vec<OwnerId>>,
+}
 
 impl Registry {
     fn lock(&self) -> MutexGuard<'_, HashMap<OwnerId, Member>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn young(&self) -> MutexGuard<'_, Vec<OwnerId>> {
+        self.young.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn join(&self, owner: OwnerId, bell: &Bell) {
@@ -107,7 +115,8 @@ impl Registry {
         });
     }
 
-    pub(crate) fn hold(&self, owner: OwnerId, bell: &Bell, held: Arc<Held>) {
+    /// A new hold; whether it is the first since [`grown`](Self::grown).
+    pub(crate) fn hold(&self, owner: OwnerId, bell: &Bell, held: Arc<Held>) -> bool {
         self.lock().insert(
             owner,
             Member {
@@ -115,10 +124,34 @@ impl Registry {
                 held: Some(held),
             },
         );
+        let mut young = self.young();
+        young.push(owner);
+        young.len() == 1
+    }
+
+    /// Those of the young holds that are still held.
+    pub(crate) fn grown(&self) -> Vec<(Arc<Held>, Bell)> {
+        let young = std::mem::take(&mut *self.young());
+        let members = self.lock();
+        let held = young.iter().filter_map(|owner| {
+            let member = members.get(owner)?;
+            Some((member.held.clone()?, member.bell.clone()))
+        });
+        held.collect()
     }
 
     pub(crate) fn held(&self, owner: &OwnerId) -> Option<Arc<Held>> {
         self.lock().get(owner)?.held.clone()
+    }
+
+    /// What is held in this session, each with whom to tell.
+    pub(crate) fn held_in(&self, session: &Arc<Session>) -> Vec<(Arc<Held>, Bell)> {
+        let members = self.lock();
+        let held = members
+            .values()
+            .filter_map(|member| Some((member.held.clone()?, member.bell.clone())));
+        held.filter(|(held, _)| Arc::ptr_eq(&held.session, session))
+            .collect()
     }
 
     pub(crate) fn leave(&self, owner: &OwnerId) {

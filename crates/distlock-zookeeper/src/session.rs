@@ -9,10 +9,19 @@ use distlock_core::clock::{Clock, Moment};
 use distlock_core::driver::{DriverError, Reached};
 use distlock_core::engine::Engine;
 use tokio::sync::Notify;
-use zookeeper_client::{Client, StateWatcher};
+use zookeeper_client::{Client, Connector, StateWatcher};
 
 use crate::call::{Call, fault};
 use crate::config::Config;
+
+/// How to connect as this client.
+pub(crate) fn connector(config: &Config) -> Connector {
+    let connector = Client::connector();
+    match &config.auth {
+        Some(auth) => connector.with_auth("digest", auth.reveal().as_bytes()),
+        None => connector,
+    }
+}
 
 /// A session from its start to its end; it is never used again after that.
 pub(crate) struct Session {
@@ -42,10 +51,7 @@ impl fmt::Debug for Session {
 impl Session {
     /// A new session. Its socket lives on the engine thread, since the caller's runtime may end before it.
     pub(crate) async fn open(engine: &Engine, config: &Config) -> Result<Arc<Self>, DriverError> {
-        let mut connector = Client::connector().with_session_timeout(config.session_timeout);
-        if let Some(auth) = &config.auth {
-            connector = connector.with_auth("digest", auth.reveal().as_bytes());
-        }
+        let connector = connector(config).with_session_timeout(config.session_timeout);
         let (clock, hosts) = (engine.clock().clone(), config.hosts.join(","));
         let before = clock.now();
         let (limit, patience) = (config.connect_timeout, config.timeout);
@@ -161,6 +167,11 @@ impl Session {
             connection: self.connection(),
             sent: self.clock.now(),
         })
+    }
+
+    /// Whether a request was answered that was sent at that moment or later.
+    pub(crate) fn heard_since(&self, moment: Moment) -> bool {
+        self.alive.load(Ordering::Acquire) >= moment.as_nanos()
     }
 
     /// One heartbeat of our own: the session client keeps the session alive, but does not say when it last heard.

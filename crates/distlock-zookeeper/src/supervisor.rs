@@ -4,15 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use distlock_core::clock::Moment;
 use tracing::{info, warn};
 use zookeeper_client::SessionState;
 
 use crate::driver::Shared;
 use crate::session::Session;
+use crate::witness::testify;
 
 /// Between two attempts to get a new session.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How long nothing may be heard after a disconnection before somebody else is asked whether our nodes exist, and
+/// then how often.
+const DOUBT: Duration = Duration::from_millis(250);
 
 pub(crate) async fn supervise(shared: Arc<Shared>, mut session: Arc<Session>) {
     loop {
@@ -63,6 +68,9 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
     let Some(mut states) = session.states() else {
         return;
     };
+    // Since when an answer is waited for, after a disconnection, and when to ask somebody else.
+    let (mut silent_since, mut doubt) = (clock.now(), Moment::FAR);
+    let asking = Arc::new(AtomicBool::new(false));
     loop {
         tokio::select! {
             state = states.changed() => match state {
@@ -73,6 +81,10 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
                     beat();
                 }
                 SessionState::Disconnected => {
+                    if session.heard_since(silent_since) {
+                        silent_since = clock.now();
+                    }
+                    doubt = clock.now() + DOUBT;
                     session.disconnected();
                     shared.registry.ring_holders();
                 }
@@ -80,6 +92,17 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
                 _ => return,
             },
             () = session.until_end() => return,
+            () = clock.sleep_until(doubt) => {
+                let silent = !session.heard_since(silent_since);
+                doubt = if silent { clock.now() + DOUBT } else { Moment::FAR };
+                if silent && !asking.swap(true, Ordering::AcqRel) {
+                    let (shared, session, asking) = (shared.clone(), session.clone(), asking.clone());
+                    shared.engine.clone().spawn(async move {
+                        testify(&shared, &session).await;
+                        asking.store(false, Ordering::Release);
+                    });
+                }
+            }
             () = clock.sleep(session.timeout() / 5) => beat(),
         }
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use distlock_core::Client;
 use distlock_etcd::Config;
-use distlock_testkit::servers::{Etcd, find};
+use distlock_testkit::servers::{Certificates, Etcd, Port, Process, Program, StartError, find};
+use tempfile::TempDir;
 
 pub(crate) const MS: fn(u64) -> Duration = Duration::from_millis;
 pub(crate) const SECS: fn(u64) -> Duration = Duration::from_secs;
@@ -79,3 +80,135 @@ macro_rules! etcd {
     };
 }
 pub(crate) use etcd;
+
+/// A member that speaks TLS and asks for the client's certificate.
+pub(crate) struct Secure {
+    _process: Process,
+    pub(crate) port: Port,
+    pub(crate) certificates: Certificates,
+    _peer: Port,
+    _dir: TempDir,
+}
+
+impl Secure {
+    pub(crate) async fn start() -> Result<Self, StartError> {
+        let program = find("etcd")?;
+        let dir = TempDir::with_prefix("distlock-etcd-tls-")?;
+        let certificates = Certificates::new()?;
+        let (port, peer) = (Port::free()?, Port::free()?);
+        let (url, peer_url) = (
+            format!("https://{}", port.address()),
+            format!("http://{}", peer.address()),
+        );
+        let file = |path: std::path::PathBuf| path.display().to_string();
+        let start = Program::new(program, dir.path())
+            .args([
+                "--name",
+                "n0",
+                "--data-dir",
+                "data",
+                "--initial-cluster",
+                &format!("n0={peer_url}"),
+            ])
+            .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args([
+                "--listen-peer-urls",
+                &peer_url,
+                "--initial-advertise-peer-urls",
+                &peer_url,
+            ])
+            .args([
+                "--heartbeat-interval",
+                "50",
+                "--election-timeout",
+                "300",
+                "--client-cert-auth",
+                "--bcrypt-cost",
+                "4",
+            ])
+            .args(["--trusted-ca-file", &file(certificates.ca())])
+            .args([
+                "--cert-file",
+                &file(certificates.server_cert()),
+                "--key-file",
+                &file(certificates.server_key()),
+            ]);
+        let mut process = Process::start(start)?;
+        let (ca, cert, key) = (
+            certificates.ca(),
+            certificates.client_cert(),
+            certificates.client_key(),
+        );
+        process
+            .ready(async || {
+                let status = etcdctl(&url)
+                    .args(["endpoint", "health"])
+                    .args([
+                        "--cacert".into(),
+                        ca.clone(),
+                        "--cert".into(),
+                        cert.clone(),
+                        "--key".into(),
+                        key.clone(),
+                    ])
+                    .output()
+                    .await;
+                status.is_ok_and(|out| out.status.success())
+            })
+            .await?;
+        Ok(Self {
+            _process: process,
+            port,
+            certificates,
+            _peer: peer,
+            _dir: dir,
+        })
+    }
+
+    /// A client with a certificate.
+    pub(crate) fn known(&self) -> Config {
+        let certificates = &self.certificates;
+        Config::new([self.port.address()])
+            .ca(certificates.ca())
+            .identity(certificates.client_cert(), certificates.client_key())
+    }
+
+    /// Turns accounts on: afterwards `app` with the password `secret` has the namespace, and `root` everything.
+    pub(crate) async fn enable_accounts(&self, namespace: &str) {
+        let certificates = &self.certificates;
+        for command in accounts(namespace) {
+            let out = etcdctl(&format!("https://{}", self.port.address()))
+                .arg("--cacert")
+                .arg(certificates.ca())
+                .arg("--cert")
+                .arg(certificates.client_cert())
+                .arg("--key")
+                .arg(certificates.client_key())
+                .args(command.split(' '))
+                .output()
+                .await
+                .unwrap();
+            assert!(
+                out.status.success(),
+                "{command}: {}",
+                String::from_utf8_lossy(&out.stderr)
+            );
+        }
+    }
+}
+
+/// What turns accounts on, in order.
+pub(crate) fn accounts(namespace: &str) -> Vec<String> {
+    let grant = format!("role grant-permission locks --prefix=true readwrite {namespace}");
+    [
+        "user add root:rootpw",
+        "user grant-role root root",
+        "role add locks",
+        grant.as_str(),
+        "user add app:secret",
+        "user grant-role app locks",
+        "auth enable",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}

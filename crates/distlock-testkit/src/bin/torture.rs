@@ -70,15 +70,21 @@ async fn torture(args: Args) -> Result<bool, StartError> {
     if !engine.bounds(plan.ttl).death_at_once {
         plan.kill_every = plan.ttl * 3;
     }
+    plan.strike_every = engine.strike_every();
+    // Three servers agree on each grant, and have no leader now and then.
+    let (grants, faults) = match plan.strike_every {
+        Some(_) => (600.0, 3.0),
+        None => (3000.0, 0.0),
+    };
     plan.kills = args.kills.unwrap_or((args.minutes * kills) as usize);
     plan.stops = args.stops.unwrap_or((args.minutes * stops) as usize);
     println!("{} ({}), seed {}", engine.name(), engine.url(), plan.seed);
     let minimum = Minimum {
-        grants: (args.minutes * 3000.0) as usize,
-        contended: (args.minutes * 1000.0) as usize,
+        grants: (args.minutes * grants) as usize,
+        contended: (args.minutes * grants / 3.0) as usize,
         kills: plan.kills,
         stops: plan.stops,
-        faults: 0,
+        faults: (args.minutes * faults) as usize,
         takeovers: plan.stops / 2,
     };
     let worker = worker_beside()?;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::find::find;
+use super::netns::{Net, connect};
 use super::port::Port;
 use super::process::Process;
 use super::program::{Data, Program, StartError};
@@ -17,10 +17,15 @@ use super::program::{Data, Program, StartError};
 /// is one second and a lost leader is replaced after about half a second.
 #[derive(Debug)]
 pub struct Etcd {
-    members: Vec<(Process, Port)>,
-    _peers: Vec<Port>,
+    members: Vec<(Process, String)>,
+    _ports: Vec<Port>,
+    net: Option<Net>,
     dir: TempDir,
 }
+
+/// The ports of members that are alone on their host.
+const CLIENTS: u16 = 2379;
+const PEERS: u16 = 2380;
 
 impl Etcd {
     /// Starts `n` members and waits until each of them sees a quorum.
@@ -28,17 +33,49 @@ impl Etcd {
     /// # Errors
     /// [`StartError`].
     pub async fn start(n: usize) -> Result<Self, StartError> {
+        Self::start_with(n, &[]).await
+    }
+
+    /// The same with more arguments for each member; they override what is given anyway.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_with(n: usize, args: &[&str]) -> Result<Self, StartError> {
+        let (mut addresses, mut ports) = (Vec::new(), Vec::new());
+        for _ in 0..n {
+            let (client, peer) = (Port::free()?, Port::free()?);
+            addresses.push((client.address(), peer.address()));
+            ports.extend([client, peer]);
+        }
+        Self::start_at(addresses, ports, None, args).await
+    }
+
+    /// Starts a member on each host.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_on(net: Net, n: usize) -> Result<Self, StartError> {
+        let at = |n| {
+            (
+                format!("{}:{CLIENTS}", net.address(n)),
+                format!("{}:{PEERS}", net.address(n)),
+            )
+        };
+        let addresses = (0..n).map(at).collect();
+        Self::start_at(addresses, Vec::new(), Some(net), &[]).await
+    }
+
+    /// `addresses`: for clients, and for the other members.
+    async fn start_at(
+        addresses: Vec<(String, String)>,
+        ports: Vec<Port>,
+        net: Option<Net>,
+        args: &[&str],
+    ) -> Result<Self, StartError> {
         let program = find("etcd")?;
         let dir = TempDir::with_prefix("distlock-etcd-")?;
-        let (mut clients, mut peers) = (Vec::new(), Vec::new());
-        for _ in 0..n {
-            clients.push(Port::free()?);
-            peers.push(Port::free()?);
-        }
-        let urls = peers.iter().enumerate();
-        let urls: Vec<String> = urls
-            .map(|(n, port)| format!("n{n}=http://{}", port.address()))
-            .collect();
+        let urls = addresses.iter().enumerate();
+        let urls: Vec<String> = urls.map(|(n, (_, peer))| format!("n{n}=http://{peer}")).collect();
         let cluster = urls.join(",");
         // The same on all members, and no other cluster's.
         let token = dir
@@ -48,13 +85,10 @@ impl Etcd {
             .to_string_lossy()
             .into_owned();
         let mut members = Vec::new();
-        for (n, (client, peer)) in clients.into_iter().zip(&peers).enumerate() {
+        for (n, (client, peer)) in addresses.into_iter().enumerate() {
             let own = dir.path().join(format!("n{n}"));
             std::fs::create_dir(&own)?;
-            let (client_url, peer_url) = (
-                format!("http://{}", client.address()),
-                format!("http://{}", peer.address()),
-            );
+            let (client_url, peer_url) = (format!("http://{client}"), format!("http://{peer}"));
             let start = Program::new(&program, &own)
                 .args(["--name", &format!("n{n}"), "--data-dir", "data"])
                 .args([
@@ -71,12 +105,18 @@ impl Etcd {
                 ])
                 .args(["--initial-cluster", &cluster, "--initial-cluster-state", "new"])
                 .args(["--initial-cluster-token", &token])
-                .args(["--heartbeat-interval", "50", "--election-timeout", "300"]);
+                .args(["--heartbeat-interval", "50", "--election-timeout", "300"])
+                .args(args.iter().copied());
+            let start = match &net {
+                Some(net) => net.on(n, start),
+                None => start,
+            };
             members.push((Process::start(start)?, client));
         }
         let mut this = Self {
             members,
-            _peers: peers,
+            _ports: ports,
+            net,
             dir,
         };
         for n in 0..this.members.len() {
@@ -86,9 +126,11 @@ impl Etcd {
     }
 
     async fn ready(&mut self, n: usize) -> Result<(), StartError> {
-        let (process, port) = &mut self.members[n];
+        let net = self.net.as_ref();
+        let (process, address) = &mut self.members[n];
+        let address = address.as_str();
         process
-            .ready(async || healthy(&port.address()).await.unwrap_or(false))
+            .ready(async || healthy(net, address).await.unwrap_or(false))
             .await
     }
 
@@ -99,7 +141,12 @@ impl Etcd {
 
     /// Where the members listen for clients.
     pub fn addresses(&self) -> Vec<String> {
-        self.members.iter().map(|(_, port)| port.address()).collect()
+        self.members.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// The hosts, if the members have hosts of their own.
+    pub fn net(&self) -> Option<&Net> {
+        self.net.as_ref()
     }
 
     /// The data of all members.
@@ -122,10 +169,18 @@ impl Etcd {
         self.ready(n).await
     }
 
+    /// What a member tells of itself at `/metrics`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metrics(&self, n: usize) -> io::Result<String> {
+        get(self.net.as_ref(), &self.members[n].1, "/metrics").await
+    }
+
     /// The index of the present leader, as the members that answer see it.
     pub async fn leader(&self) -> Option<usize> {
-        for (n, (_, port)) in self.members.iter().enumerate() {
-            let metrics = get(&port.address(), "/metrics").await.unwrap_or_default();
+        for n in 0..self.members.len() {
+            let metrics = self.metrics(n).await.unwrap_or_default();
             if metrics.lines().any(|line| line == "etcd_server_is_leader 1") {
                 return Some(n);
             }
@@ -135,14 +190,14 @@ impl Etcd {
 }
 
 /// Whether a member answers a linearizable read, which takes a quorum.
-async fn healthy(address: &str) -> io::Result<bool> {
-    let body = get(address, "/health").await?;
+async fn healthy(net: Option<&Net>, address: &str) -> io::Result<bool> {
+    let body = get(net, address, "/health").await?;
     Ok(body.contains(r#""health":"true""#))
 }
 
-async fn get(address: &str, path: &str) -> io::Result<String> {
+async fn get(net: Option<&Net>, address: &str, path: &str) -> io::Result<String> {
     timeout(Duration::from_secs(3), async {
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = connect(net, address).await?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::find::find;
+use super::netns::{Net, connect};
 use super::port::Port;
 use super::process::Process;
 use super::program::{Data, Program, StartError};
 
-const JAR: &str = "/usr/share/java/zookeeper.jar";
-const LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+/// Debian's; `DISTLOCK_ZOOKEEPER_JARS` names others, as a class path.
+const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 
 /// A JVM that starts fast and stays small.
 const JVM: [&str; 11] = [
@@ -36,10 +36,19 @@ const JVM: [&str; 11] = [
 /// A ZooKeeper ensemble of one's own, with ticks of 200 ms: sessions may be as short as 400 ms.
 #[derive(Debug)]
 pub struct ZooKeeper {
-    servers: Vec<(Process, Port)>,
-    _others: Vec<Port>,
+    servers: Vec<(Process, String)>,
+    _ports: Vec<Port>,
+    net: Option<Net>,
     _dir: TempDir,
 }
+
+/// The ports of servers that are alone on their host.
+const CLIENTS: u16 = 2181;
+const PEERS: u16 = 2888;
+const ELECTION: u16 = 3888;
+
+/// Where a server listens: its host, and the ports for clients, for the others, and for elections.
+type Place = (String, [u16; 3]);
 
 impl ZooKeeper {
     /// Starts `n` servers and waits until all of them serve.
@@ -47,28 +56,61 @@ impl ZooKeeper {
     /// # Errors
     /// [`StartError`].
     pub async fn start(n: usize) -> Result<Self, StartError> {
+        Self::start_with(n, "").await
+    }
+
+    /// The same with more lines of configuration for each server; they override what is set anyway.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_with(n: usize, lines: &str) -> Result<Self, StartError> {
+        let (mut places, mut ports) = (Vec::new(), Vec::new());
+        for _ in 0..n {
+            let three = [Port::free()?, Port::free()?, Port::free()?];
+            places.push(("127.0.0.1".to_owned(), three.each_ref().map(Port::number)));
+            ports.extend(three);
+        }
+        Self::start_at(places, ports, None, lines).await
+    }
+
+    /// Starts a server on each host.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_on(net: Net, n: usize) -> Result<Self, StartError> {
+        let places = (0..n)
+            .map(|n| (net.address(n), [CLIENTS, PEERS, ELECTION]))
+            .collect();
+        Self::start_at(places, Vec::new(), Some(net), "").await
+    }
+
+    async fn start_at(
+        places: Vec<Place>,
+        ports: Vec<Port>,
+        net: Option<Net>,
+        lines: &str,
+    ) -> Result<Self, StartError> {
         let java = find("java")?;
-        if !Path::new(JAR).is_file() {
-            return Err(StartError::Missing(JAR.into()));
+        let jars = std::env::var("DISTLOCK_ZOOKEEPER_JARS").unwrap_or_else(|_| JARS.into());
+        if let Some(missing) = jars
+            .split(':')
+            .find(|jar| !jar.ends_with('*') && !Path::new(jar).is_file())
+        {
+            return Err(StartError::Missing(missing.into()));
         }
         let dir = TempDir::with_prefix("distlock-zookeeper-")?;
-        let (mut clients, mut others, mut ensemble) = (Vec::new(), Vec::new(), String::new());
-        for number in 1..=n {
-            clients.push(Port::free()?);
-            let (quorum, election) = (Port::free()?, Port::free()?);
-            ensemble += &format!(
-                "server.{number}=127.0.0.1:{}:{}\n",
-                quorum.number(),
-                election.number()
-            );
-            others.extend([quorum, election]);
-        }
-        let ensemble = match n {
+        let ensemble: String = (1..)
+            .zip(&places)
+            .map(|(number, (host, [_, peers, election]))| {
+                format!("server.{number}={host}:{peers}:{election}\n")
+            })
+            .collect();
+        let ensemble = match places.len() {
             1 => String::new(),
             _ => format!("standaloneEnabled=false\nquorumListenOnAllIPs=false\n{ensemble}"),
         };
         let mut servers = Vec::new();
-        for (number, port) in (1..).zip(clients) {
+        for (number, (host, [port, ..])) in (1..).zip(places) {
             let own = dir.path().join(format!("s{number}"));
             fs::create_dir(&own)?;
             let config = own.join("keep-zoo.cfg");
@@ -76,23 +118,27 @@ impl ZooKeeper {
                 &config,
                 format!(
                     "tickTime=200\ninitLimit=10\nsyncLimit=5\nminSessionTimeout=400\nmaxSessionTimeout=60000\n\
-                     dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
-                     maxClientCnxns=0\n4lw.commands.whitelist=ruok,srvr,mntr,stat,cons,wchs,dump\n{ensemble}",
+                     dataDir={}\nclientPort={port}\nclientPortAddress={host}\nadmin.enableServer=false\n\
+                     maxClientCnxns=0\n4lw.commands.whitelist=ruok,srvr,mntr,stat,cons,wchs,dump,conf\n{ensemble}{lines}",
                     own.join("data").display(),
-                    port.number(),
                 ),
             )?;
             name(&own, number)?;
             let start = Program::new(&java, &own)
                 .args(JVM)
-                .args(["-cp", &format!("{JAR}:{LOGGER}")])
+                .args(["-cp", &jars])
                 .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain"])
                 .args([config]);
-            servers.push((Process::start(start)?, port));
+            let start = match &net {
+                Some(net) => net.on(number - 1, start),
+                None => start,
+            };
+            servers.push((Process::start(start)?, format!("{host}:{port}")));
         }
         let mut this = Self {
             servers,
-            _others: others,
+            _ports: ports,
+            net,
             _dir: dir,
         };
         for n in 0..this.servers.len() {
@@ -102,13 +148,11 @@ impl ZooKeeper {
     }
 
     async fn ready(&mut self, n: usize) -> Result<(), StartError> {
-        let (process, port) = &mut self.servers[n];
+        let net = self.net.as_ref();
+        let (process, address) = &mut self.servers[n];
+        let address = address.as_str();
         process
-            .ready(async || {
-                ask(&port.address(), "srvr")
-                    .await
-                    .is_ok_and(|a| a.contains("Mode:"))
-            })
+            .ready(async || ask(net, address, "srvr").await.is_ok_and(|a| a.contains("Mode:")))
             .await
     }
 
@@ -119,7 +163,12 @@ impl ZooKeeper {
 
     /// Where the servers listen for clients.
     pub fn addresses(&self) -> Vec<String> {
-        self.servers.iter().map(|(_, port)| port.address()).collect()
+        self.servers.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// The hosts, if the servers have hosts of their own.
+    pub fn net(&self) -> Option<&Net> {
+        self.net.as_ref()
     }
 
     /// A server's process, to pause, resume or kill.
@@ -141,7 +190,7 @@ impl ZooKeeper {
     /// # Errors
     /// When the server does not answer.
     pub async fn four_letters(&self, n: usize, word: &str) -> io::Result<String> {
-        ask(&self.servers[n].1.address(), word).await
+        ask(self.net.as_ref(), &self.servers[n].1, word).await
     }
 
     /// The index of the present leader (of a single server: itself).
@@ -162,9 +211,9 @@ fn name(own: &Path, number: usize) -> io::Result<()> {
     fs::write(own.join("data/myid"), number.to_string())
 }
 
-async fn ask(address: &str, word: &str) -> io::Result<String> {
+async fn ask(net: Option<&Net>, address: &str, word: &str) -> io::Result<String> {
     timeout(Duration::from_secs(2), async {
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = connect(net, address).await?;
         stream.write_all(word.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;

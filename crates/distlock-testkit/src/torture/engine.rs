@@ -3,11 +3,15 @@
 use std::io;
 use std::time::Duration;
 
+use rand::RngExt;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
 
 use crate::check::Bounds;
 use crate::history::{Recorder, What};
-use crate::servers::{Etcd, MariaDb, Postgres, Redis, RedisOptions, StartError, ZooKeeper};
+use crate::servers::{Data, Etcd, MariaDb, Postgres, Process, Redis, RedisOptions, StartError, ZooKeeper};
 use crate::worker::LoadKey;
 
 /// An engine with its servers, if it has any.
@@ -15,15 +19,15 @@ use crate::worker::LoadKey;
 pub struct EngineUnderTest {
     name: &'static str,
     url: String,
-    servers: Servers,
+    servers: Mutex<Servers>,
 }
 
 #[derive(Debug)]
 enum Servers {
     Directory(TempDir),
     Redis(Redis),
-    Etcd(#[allow(dead_code, reason = "kept alive")] Etcd),
-    ZooKeeper(#[allow(dead_code, reason = "kept alive")] ZooKeeper),
+    Etcd(Etcd),
+    ZooKeeper(ZooKeeper),
     Postgres(#[allow(dead_code, reason = "kept alive")] Postgres),
     MariaDb(#[allow(dead_code, reason = "kept alive")] MariaDb),
 }
@@ -48,11 +52,11 @@ impl EngineUnderTest {
                 ("redis", redis.url(), Servers::Redis(redis))
             }
             "etcd" => {
-                let etcd = Etcd::start(1).await?;
+                let etcd = Etcd::start(3).await?;
                 ("etcd", etcd.url(), Servers::Etcd(etcd))
             }
             "zookeeper" => {
-                let zookeeper = ZooKeeper::start(1).await?;
+                let zookeeper = ZooKeeper::start(3).await?;
                 ("zookeeper", zookeeper.url(), Servers::ZooKeeper(zookeeper))
             }
             "postgres" => {
@@ -65,7 +69,11 @@ impl EngineUnderTest {
             }
             other => return Err(StartError::Missing(format!("an engine named {other:?}"))),
         };
-        Ok(Self { name, url, servers })
+        Ok(Self {
+            name,
+            url,
+            servers: Mutex::new(servers),
+        })
     }
 
     /// Its name.
@@ -80,27 +88,66 @@ impl EngineUnderTest {
 
     /// The shortest lease that is sensible for torture.
     pub fn ttl(&self) -> Duration {
-        match self.servers {
-            Servers::Directory(_) | Servers::Redis(_) => Duration::from_millis(300),
-            Servers::Etcd(_) => Duration::from_secs(2),
+        match self.name {
+            "file" | "redis" => Duration::from_millis(300),
+            "etcd" | "zookeeper" => Duration::from_secs(2),
             _ => Duration::from_secs(1),
         }
+    }
+
+    /// How often the leader of the servers is struck, where there is one and the locks are to outlive it.
+    pub fn strike_every(&self) -> Option<Duration> {
+        matches!(self.name, "etcd" | "zookeeper").then_some(Duration::from_secs(10))
+    }
+
+    /// Kills the leader and starts it again, or stops it for a while; says so in the history.
+    ///
+    /// # Errors
+    /// When the server cannot be struck or started, or the history cannot be written.
+    pub async fn strike(&self, random: &mut StdRng, recorder: &Recorder) -> io::Result<()> {
+        let mut servers = self.servers.lock().await;
+        let Some(leader) = servers.leader().await else {
+            return Ok(());
+        };
+        let stop = random.random_bool(0.5);
+        let class = if stop { "leader stopped" } else { "leader killed" };
+        let (class, target) = (class.to_owned(), format!("server {leader}"));
+        recorder.record(What::Fault {
+            class: class.clone(),
+            target: target.clone(),
+        })?;
+        if stop {
+            let length = Duration::from_millis(random.random_range(500..3000));
+            servers.process(leader)?.pause()?;
+            sleep(length).await;
+            servers.process(leader)?.resume()?;
+        } else {
+            servers.process(leader)?.kill9()?;
+            servers.restart(leader).await.map_err(io::Error::other)?;
+        }
+        recorder.record(What::Healed { class, target })
     }
 
     /// The times within which it must do things, with a second for a busy machine.
     pub fn bounds(&self, ttl: Duration) -> Bounds {
         let slack = Duration::from_secs(1);
+        // A new leader may start every lease anew; until there is one nothing is handed on, and a stopped one is
+        // noticed by time-outs only.
+        let failover = match self.strike_every() {
+            Some(_) => ttl + Duration::from_secs(5),
+            None => Duration::ZERO,
+        };
         Bounds {
             // The record outlives the validity by the margin, and is found expired by the next look.
-            takeover: slack + ttl / 10,
-            death_at_once: matches!(self.servers, Servers::Directory(_)),
-            dead_waiter: match self.servers {
-                Servers::Directory(_) => Duration::ZERO,
+            takeover: slack + ttl / 10 + failover,
+            death_at_once: self.name == "file",
+            dead_waiter: match self.name {
+                "file" => Duration::ZERO,
                 // A waiter in a fair queue keeps its place for three rechecks, of two seconds for the first ones.
-                Servers::Redis(_) => Duration::from_secs(7),
-                _ => ttl,
+                "redis" => Duration::from_secs(7),
+                _ => ttl + failover,
             },
-            handoff: slack + ttl / 10,
+            handoff: slack + ttl / 10 + failover,
             told: slack,
         }
     }
@@ -110,7 +157,7 @@ impl EngineUnderTest {
     /// # Errors
     /// When the engine cannot be asked.
     pub async fn scan(&self, recorder: &Recorder, keys: &[LoadKey]) -> io::Result<()> {
-        match &self.servers {
+        match &*self.servers.lock().await {
             Servers::Directory(dir) => {
                 // The pipes of processes that ended in good order are gone; those of killed ones are swept later.
                 let locks = dir.path().join("locks");
@@ -141,5 +188,31 @@ impl EngineUnderTest {
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl Servers {
+    async fn leader(&self) -> Option<usize> {
+        match self {
+            Self::Etcd(etcd) => etcd.leader().await,
+            Self::ZooKeeper(servers) => servers.leader().await,
+            _ => None,
+        }
+    }
+
+    fn process(&mut self, n: usize) -> io::Result<&mut Process> {
+        match self {
+            Self::Etcd(etcd) => Ok(etcd.member(n)),
+            Self::ZooKeeper(servers) => Ok(servers.server(n)),
+            _ => Err(io::Error::other("an engine without a leader")),
+        }
+    }
+
+    async fn restart(&mut self, n: usize) -> Result<(), StartError> {
+        match self {
+            Self::Etcd(etcd) => etcd.restart(n, Data::Keep).await,
+            Self::ZooKeeper(servers) => servers.restart(n, Data::Keep).await,
+            _ => Ok(()),
+        }
     }
 }

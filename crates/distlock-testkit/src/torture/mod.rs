@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use distlock_core::driver::Mode;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::Mutex;
 
 pub use self::engine::EngineUnderTest;
@@ -34,6 +36,8 @@ pub struct Plan {
     pub kill_every: Duration,
     /// How many holders are stopped past their lease at least.
     pub stops: usize,
+    /// The pause between two strikes at the servers' leader; none are made if not given.
+    pub strike_every: Option<Duration>,
     /// The number of worker processes.
     pub workers: usize,
     /// Tasks in each.
@@ -61,6 +65,7 @@ impl Plan {
             kills: 0,
             kill_every: Duration::from_millis(20),
             stops: 0,
+            strike_every: None,
             workers: 8,
             tasks: 2,
             ttl,
@@ -120,8 +125,13 @@ pub async fn run(
     let started = Instant::now();
     let nemesis = Nemesis::start(seats.clone(), fleet.clone(), plan.clone());
     let limit = started + plan.time * 10;
+    let (mut random, mut struck) = (StdRng::seed_from_u64(plan.seed), Instant::now());
     while started.elapsed() < plan.time || (!nemesis.satisfied() && Instant::now() < limit) {
         nemesis.check()?;
+        if plan.strike_every.is_some_and(|every| struck.elapsed() >= every) {
+            engine.strike(&mut random, &recorder).await?;
+            struck = Instant::now();
+        }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     nemesis.end().await?;

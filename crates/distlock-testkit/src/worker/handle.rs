@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::{Answer, Do, Reply, Request};
 use crate::history::{Event, Recorder, What};
-use crate::servers::spawn;
+use crate::servers::{find, spawn};
 
 /// How long a worker may take to answer, beyond what the request itself asks for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +38,8 @@ pub struct Fleet {
     pub recorder: Arc<Recorder>,
     /// Variables for the workers' environment.
     pub env: Vec<(String, String)>,
+    /// The network namespace in which the workers run.
+    pub namespace: Option<String>,
     next: AtomicU32,
 }
 
@@ -51,6 +53,7 @@ impl Fleet {
             store,
             recorder,
             env: Vec::new(),
+            namespace: None,
             next: AtomicU32::new(1),
         }
     }
@@ -63,7 +66,14 @@ impl Fleet {
         let process = self.next.fetch_add(1, Ordering::Relaxed);
         let events = self.dir.join(format!("worker-{process}.jsonl"));
         let log = File::create(self.dir.join(format!("worker-{process}.log")))?;
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.namespace {
+            Some(namespace) => {
+                let mut command = Command::new(find("ip").map_err(io::Error::other)?);
+                command.args(["netns", "exec", namespace]).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
         command
             .args(["--url", &self.url, "--process", &process.to_string()])
             .arg("--events")

@@ -120,14 +120,22 @@ pub async fn kill_session(server: &str, id: i64) {
     hello.extend(16_i32.to_be_bytes());
     hello.extend(password);
     hello.push(0); // not read-only
-    let mut stream = TcpStream::connect(server).await.unwrap();
     let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
     let both = [framed(&hello), framed(&close)].concat();
-    stream.write_all(&both).await.unwrap();
-    let answer = receive(&mut stream).await;
-    let given = i64::from_be_bytes(answer[8..16].try_into().unwrap());
-    assert_eq!(given, id, "the server did not give us the session");
-    receive(&mut stream).await;
+    // On the server of its owner, this one may throw us out before we are answered.
+    until("the session is closed", async || {
+        let mut stream = TcpStream::connect(server).await.unwrap();
+        if stream.write_all(&both).await.is_err() {
+            return false;
+        }
+        let Some(answer) = receive(&mut stream).await else {
+            return false;
+        };
+        let given = i64::from_be_bytes(answer[8..16].try_into().unwrap());
+        // Not given: it does not exist any more.
+        given != id || receive(&mut stream).await.is_some()
+    })
+    .await;
 }
 
 fn framed(body: &[u8]) -> Vec<u8> {
@@ -135,9 +143,9 @@ fn framed(body: &[u8]) -> Vec<u8> {
     [&length, body].concat()
 }
 
-async fn receive(stream: &mut TcpStream) -> Vec<u8> {
-    let length = stream.read_u32().await.unwrap();
+async fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let length = stream.read_u32().await.ok()?;
     let mut body = vec![0; length as usize];
-    stream.read_exact(&mut body).await.unwrap();
-    body
+    stream.read_exact(&mut body).await.ok()?;
+    Some(body)
 }

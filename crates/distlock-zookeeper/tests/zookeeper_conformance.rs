@@ -1,12 +1,13 @@
-//! The conformance suite on one server and on three.
+//! The conformance suite on one server, as a user whose nodes are nobody else's, and on three.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_testkit::conformance::{Client, Connected, Deployment};
 use distlock_testkit::servers::ZooKeeper;
-use distlock_zookeeper::Config;
+use distlock_zookeeper::{Acl, Config};
 
 type Started = OnceLock<(ZooKeeper, Vec<String>)>;
 
@@ -26,13 +27,22 @@ fn ensemble(started: &'static Started, size: usize) -> &'static [String] {
         .1
 }
 
-struct Ensemble(&'static [String]);
+struct Ensemble {
+    hosts: &'static [String],
+    /// With an account, nodes that only it may touch, and a chroot.
+    account: bool,
+}
 
 #[async_trait::async_trait]
 impl Deployment for Ensemble {
     async fn client(&self) -> Connected {
-        let mut config = Config::new(self.0);
+        let mut config = Config::new(self.hosts);
         config.session_timeout = self.ttl();
+        if self.account {
+            config.auth = Some(Secret::new("app:secret"));
+            config.acl = Acl::Creator;
+            config.chroot = "/apps/shop".into();
+        }
         Client::start(async |engine| Ok(distlock_zookeeper::open(engine, config).await?)).await
     }
 
@@ -49,12 +59,18 @@ impl Deployment for Ensemble {
     }
 }
 
-mod one_server {
+mod one_server_with_an_account {
     static SERVER: super::Started = super::Started::new();
-    distlock_testkit::conformance!(super::Ensemble(super::ensemble(&SERVER, 1)));
+    distlock_testkit::conformance!(super::Ensemble {
+        hosts: super::ensemble(&SERVER, 1),
+        account: true
+    });
 }
 
 mod three_servers {
     static SERVERS: super::Started = super::Started::new();
-    distlock_testkit::conformance!(super::Ensemble(super::ensemble(&SERVERS, 3)));
+    distlock_testkit::conformance!(super::Ensemble {
+        hosts: super::ensemble(&SERVERS, 3),
+        account: false
+    });
 }

@@ -1,12 +1,8 @@
 //! What happens to locks when sessions, servers and clients die.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{MS, Peer, client, config, kill_session, owner_of, until};
-use distlock_core::Namespace;
+use crate::common::{MS, Peer, client, config, kill_session, owner_of, until};
 use distlock_core::driver::{LostReason, Mode, Reached, Renewal, Standing};
 use distlock_testkit::proxy::{Fault, Proxy};
 use distlock_testkit::servers::{Data, ZooKeeper, or_skip};
@@ -15,7 +11,7 @@ use zookeeper_client as zk;
 const SESSION: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_closed_by_an_admin_is_told_within_a_second_and_waiters_queue_again() {
+async fn f07_a_session_closed_by_an_admin_is_told_within_a_second_and_waiters_queue_again() {
     let Some(server) = or_skip(ZooKeeper::start(3).await) else {
         return;
     };
@@ -64,6 +60,33 @@ async fn a_session_closed_by_an_admin_is_told_within_a_second_and_waiters_queue_
     got.release().await.unwrap();
 }
 
+/// Owner and intruder throw each other out there, and a request of the owner may find no session and no answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_closed_on_its_owners_own_server_is_told_within_a_second() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let hosts = server.addresses();
+    for round in 0..10 {
+        let a = client(config(&hosts, SESSION)).await;
+        let key = format!("k{round}");
+        let held = a.mutex(&key).acquire().await.unwrap();
+        let dump = server.four_letters(0, "dump").await.unwrap();
+        let session = owner_of(&dump, &format!("/distlock/{key}/")).unwrap();
+        kill_session(&hosts[0], session).await;
+        let start = Instant::now();
+        held.lost().await;
+        let told = start.elapsed();
+        assert!(
+            told < Duration::from_secs(1),
+            "round {round}: told after {told:?}"
+        );
+        drop(held);
+        let next = a.mutex(&key).wait(20_000 * MS).acquire().await.unwrap();
+        next.release().await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_restart_loses_neither_hold_nor_waiter() {
     let Some(mut server) = or_skip(ZooKeeper::start(1).await) else {
@@ -106,7 +129,7 @@ async fn a_server_restart_loses_neither_hold_nor_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disconnected_hold_is_unknown_until_its_deadline_and_then_lost() {
+async fn f55_a_disconnected_hold_is_unknown_until_its_deadline_and_then_lost() {
     let Some(mut server) = or_skip(ZooKeeper::start(1).await) else {
         return;
     };
@@ -157,68 +180,7 @@ async fn a_deleted_node_is_told_within_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_are_curators() {
-    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
-        return;
-    };
-    let hosts = server.addresses();
-    let a = Peer::in_namespace(config(&hosts, SESSION), Namespace::new("").unwrap()).await;
-    let admin = zk::Client::connect(&hosts[0]).await.unwrap();
-    let expected = [
-        (Mode::Mutex, "/locks/m", "-lock-"),
-        (Mode::Write, "/locks/w", "-__WRIT__"),
-        (Mode::Read, "/locks/r", "-__READ__"),
-        (Mode::Slot { of: 2 }, "/locks/s", "-lease-"),
-    ];
-    for (mode, key, label) in expected {
-        let mut claim = a.driver.claim(a.want(key, mode)).unwrap();
-        assert!(matches!(claim.try_acquire().await.unwrap(), Standing::Held(_)));
-        let dir = if label == "-lease-" {
-            format!("{key}/leases")
-        } else {
-            key.to_owned()
-        };
-        let nodes = admin.list_children(&dir).await.unwrap();
-        let [node] = &nodes[..] else { panic!("{nodes:?}") };
-        let (id, sequence) = node.strip_prefix("_c_").unwrap().split_once(label).unwrap();
-        assert_eq!((id.len(), sequence), (36, "0000000000"), "{node}");
-        let stat = admin.check_stat(&format!("{dir}/{node}")).await.unwrap().unwrap();
-        assert_ne!(stat.ephemeral_owner, 0);
-        claim.release(None).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn negative_sequences_sort_first_and_strays_are_ignored() {
-    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
-        return;
-    };
-    let hosts = server.addresses();
-    let a = Peer::new(config(&hosts, SESSION)).await;
-    let admin = zk::Client::connect(&hosts[0]).await.unwrap();
-    let mut holder = a.driver.claim(a.want("k", Mode::Mutex)).unwrap();
-    holder.try_acquire().await.unwrap();
-    // A stranger that is no contender, and one from before the wrap: ours waits for the one and ignores the other.
-    let options = zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all());
-    admin.create("/distlock/k/!stray", b"", &options).await.unwrap();
-    let old = "/distlock/k/_c_00000000-0000-0000-0000-000000000000-lock--2147483648";
-    admin.create(old, b"10.0.0.1", &options).await.unwrap();
-    holder.release(None).await.unwrap();
-    let mut next = a.driver.claim(a.want("k", Mode::Mutex)).unwrap();
-    let Standing::Waiting { holder, ahead, .. } = next.try_acquire().await.unwrap() else {
-        panic!("granted")
-    };
-    assert_eq!(
-        (holder.unwrap().host.as_deref(), ahead),
-        (Some("10.0.0.1"), Some(1))
-    );
-    admin.delete(old, None).await.unwrap();
-    assert!(matches!(next.try_acquire().await.unwrap(), Standing::Held(_)));
-    next.release(None).await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_of_a_create_makes_no_second_node() {
+async fn f56_a_lost_reply_of_a_create_makes_no_second_node() {
     let Some(server) = or_skip(ZooKeeper::start(1).await) else {
         return;
     };
@@ -265,4 +227,37 @@ async fn a_lost_reply_of_a_create_makes_no_second_node() {
         until("it leaves", async || claim.release(None).await.is_ok()).await;
         until("nothing is left", async || arrived().await == 0).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f60_a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let hosts = server.addresses();
+    let proxy = Proxy::start(&hosts[0]).await.unwrap();
+    let session = Duration::from_secs(3);
+    let (a, b) = (
+        client(config(&[proxy.address()], session)).await,
+        client(config(&hosts, session)).await,
+    );
+    let held = a.mutex("k").acquire().await.unwrap();
+    let token = held.token();
+    let start = Instant::now();
+    until("it was renewed", async || start.elapsed() > session).await;
+    assert!(held.is_held());
+    proxy.both(Fault::Hold);
+    let lost = held.lost();
+    let told = tokio::spawn(async move {
+        lost.await;
+        Instant::now()
+    });
+    let next = b.mutex("k").wait(20_000 * MS).acquire().await.unwrap();
+    let granted = Instant::now();
+    let told = told.await.unwrap();
+    assert!(told < granted, "told {:?} after the next grant", told - granted);
+    assert!(!held.is_held());
+    assert!(next.token() > token);
+    proxy.heal();
+    next.verify().await.unwrap();
 }

@@ -1,12 +1,11 @@
 //! The engine against real clusters: formats, faults, other programs.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../cluster/mod.rs"]
 mod cluster;
-#[path = "engine/faults.rs"]
+mod doctor;
 mod faults;
-#[path = "engine/formats.rs"]
 mod formats;
-#[path = "engine/interop.rs"]
 mod interop;
-#[path = "engine/secure.rs"]
 mod secure;
+mod streams;

@@ -2,7 +2,7 @@
 
 use distlock_core::driver::{Break, Kind, LostReason};
 use distlock_core::{Client, ErrorKind};
-use distlock_etcd::{Config, Txn};
+use distlock_etcd::{Config, GuardTxn, Txn};
 
 use crate::cluster::{SECS, client, config, ctl, etcd, keys, until};
 
@@ -95,10 +95,7 @@ async fn a_waiter_has_the_token_of_its_grant_and_not_of_its_arrival() {
     held.release().await.unwrap();
     let granted = waiting.await.unwrap().unwrap();
     assert!(granted.token() > later.token());
-    until("its token is shown", async || {
-        c.inspect("k").await.unwrap().token == granted.token()
-    })
-    .await;
+    // At once: the break waits until the token is in the key.
     let broken = c
         .break_lock(
             "k",
@@ -110,6 +107,26 @@ async fn a_waiter_has_the_token_of_its_grant_and_not_of_its_arrival() {
         .await
         .unwrap();
     assert_eq!(broken.len(), 1);
+    until("the holder is told", async || !granted.is_held()).await;
+    // The same for people who look, and a token that is not the holder's is refused.
+    let held = a.mutex("k").acquire().await.unwrap();
+    let stale = held.token();
+    let waiting = tokio::spawn(b.mutex("k").acquire());
+    until("it waits", async || {
+        c.inspect("k").await.unwrap().waiters.len() == 1
+    })
+    .await;
+    held.release().await.unwrap();
+    let granted = waiting.await.unwrap().unwrap();
+    assert_eq!(c.inspect("k").await.unwrap().token, granted.token());
+    let how = Break {
+        expect: stale,
+        ..Break::default()
+    };
+    assert_eq!(
+        c.break_lock("k", how).await.unwrap_err().kind(),
+        ErrorKind::NotHeld
+    );
 }
 
 #[tokio::test]
@@ -144,12 +161,7 @@ async fn a_transaction_is_applied_only_while_the_lock_is_held() {
     let at = &etcd.addresses()[0];
     let locks = client(config(&etcd), "ns").await;
     let held = locks.mutex("k").acquire().await.unwrap();
-    let applied = Txn::of(held.owner())
-        .unwrap()
-        .put("data", "1")
-        .commit()
-        .await
-        .unwrap();
+    let applied = held.txn().unwrap().put("data", "1").commit().await.unwrap();
     assert!(applied.revision as u64 > held.token().unwrap().get());
     let late = Txn::of(held.owner()).unwrap().put("data", "2");
     ctl(at, &["del", "--prefix", "ns:k/"]).await;

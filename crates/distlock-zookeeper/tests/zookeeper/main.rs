@@ -1,0 +1,8 @@
+//! The engine against real servers: formats, faults.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod doctor;
+mod faults;
+mod formats;
