@@ -179,10 +179,7 @@ impl Guard {
     /// [`ErrorKind::InvalidConfig`] unless the lock was taken alone and [`detachable`](crate::Lock::detachable);
     /// [`ErrorKind::Lost`]. The guard is dropped, and so releases, in both cases.
     pub fn detach(self) -> Result<Lease, Error> {
-        let mut leases = match self.holds() {
-            [_] => self.detach_all()?,
-            _ => Vec::new(),
-        };
+        let mut leases = if self.holds().len() == 1 { self.detach_all()? } else { Vec::new() };
         leases.pop().ok_or_else(|| {
             let why = "several locks taken together are no single lease; `detach_all` gives one for each";
             Error::new(ErrorKind::InvalidConfig, why)
