@@ -30,7 +30,7 @@ pub(crate) struct HoldState {
     /// Whether the watchdog renews it.
     pub(crate) renews: bool,
     pub(crate) max_hold: Option<Moment>,
-    min_hold: Duration,
+    min_hold: AtomicU64,
     expect: Duration,
     ttl: AtomicU64,
     /// The end of the lease, margin taken off. It only grows, and only while the hold is not lost.
@@ -88,7 +88,7 @@ impl HoldState {
         let hold = Arc::new(Self {
             renews: settings.renews(),
             max_hold: settings.max_hold.map(|d| since + d),
-            min_hold: settings.min_hold,
+            min_hold: AtomicU64::new(settings.min_hold.as_nanos() as u64),
             expect: settings.expect.unwrap_or(ttl),
             ttl: AtomicU64::new(ttl.as_nanos() as u64),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
@@ -271,7 +271,14 @@ impl HoldState {
     /// How much of `min_hold` is left: the record shall stay that long.
     pub(crate) fn keep(&self) -> Option<Duration> {
         let held = self.client.now().since(self.since);
-        self.min_hold.checked_sub(held).filter(|left| !left.is_zero())
+        let min_hold = Duration::from_nanos(self.min_hold.load(Ordering::Relaxed));
+        min_hold.checked_sub(held).filter(|left| !left.is_zero())
+    }
+
+    /// Raises `min_hold`.
+    pub(crate) fn keep_for(&self, min_hold: Duration) {
+        self.min_hold
+            .fetch_max(min_hold.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// One more guard of this hold, for a re-entry by owner.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use distlock::driver::{Break, Order};
-use distlock::{ErrorKind, Locks, Release};
+use distlock::{ErrorKind, Locks, OnCrash, Ran, Release, RunError};
 
 /// What every engine must give to whoever only knows its URL.
 async fn use_it(url: &str) {
@@ -91,7 +91,28 @@ async fn use_it(url: &str) {
     drop(both);
     let slot = a.semaphore("s", 2).acquire().await.unwrap();
     assert_eq!(slot.release().await.unwrap(), Release::Clean);
+    once(&a, &b).await;
+    let probe = distlock::doctor::probe(&a, &b).await.unwrap();
+    assert_eq!(probe.findings, [], "{probe:?}");
     assert!(a.shutdown(wait).await && b.shutdown(wait).await);
+}
+
+/// At most once in a window, whoever calls, or a refusal where the engine cannot keep a record.
+async fn once(a: &Locks, b: &Locks) {
+    let hour = Duration::from_secs(3600);
+    for (on_crash, key) in [(OnCrash::Retry, "once:retry"), (OnCrash::Skip, "once:skip")] {
+        let body = async |_| Ok::<_, ()>(1);
+        let first = a.once(key, hour, on_crash).run(body).await;
+        let promised =
+            a.capabilities().keep && (a.capabilities().lease_records || on_crash == OnCrash::Retry);
+        if !promised {
+            assert!(matches!(first, Err(RunError::Lock(e)) if e.kind() == ErrorKind::Unsupported));
+            continue;
+        }
+        assert_eq!(first.unwrap(), Ran::Now(1));
+        let second = b.once(key, hour, on_crash).run(body).await.unwrap();
+        assert!(matches!(second, Ran::Already { .. }), "{on_crash:?}: {second:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use distlock_core::Release;
 use distlock_core::driver::LostReason;
+use distlock_core::{OnCrash, Release};
 use serde_json::json;
 
 use crate::args::{Common, RunArgs};
@@ -26,9 +26,43 @@ const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Runs it. To be called while the process has one thread.
 pub(crate) fn run(common: &Common, args: &RunArgs, only_try: bool) -> Exit {
+    outcome(common, args, only_try).exit
+}
+
+/// How a run ended, beyond its exit code, which may be the command's own.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) exit: Exit,
+    pub(crate) how: How,
+}
+
+/// What became of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    NotRun,
+    Ran,
+    /// It was stopped, or not started, because the lock was lost.
+    Lost,
+}
+
+impl How {
+    pub(crate) const ALL: [Self; 3] = [Self::NotRun, Self::Ran, Self::Lost];
+}
+
+impl From<Exit> for Outcome {
+    fn from(exit: Exit) -> Self {
+        Self {
+            exit,
+            how: How::NotRun,
+        }
+    }
+}
+
+/// As [`run`], with what became of the command.
+pub(crate) fn outcome(common: &Common, args: &RunArgs, only_try: bool) -> Outcome {
     match prepare(common, args, only_try) {
         Ok(run) => run.go(),
-        Err(exit) => exit,
+        Err(exit) => exit.into(),
     }
 }
 
@@ -59,6 +93,13 @@ fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit>
         want.wait = Wait::Try;
     }
     let kill_after = args.kill_after.or(session.config.kill_after.map(|t| t.0));
+    if let (Some(window), Some(on_crash)) = (args.once_per, args.on_crash) {
+        if on_crash == OnCrash::Skip {
+            // The lease is the window; only a TTL that was asked for here contradicts that.
+            want.ttl = args.lock.ttl;
+        }
+        want = want.once_per(window, on_crash, say)?;
+    }
     check_kill_after(kill_after, &want, say)?;
     program::check(&program).map_err(|e| say.error(e.exit(), e, None))?;
 
@@ -108,20 +149,20 @@ fn check_kill_after(kill_after: Option<Duration>, want: &Want, say: &Say) -> Res
 }
 
 impl Run {
-    fn go(self) -> Exit {
+    fn go(self) -> Outcome {
         let runtime = match runtime::current_thread() {
             Ok(runtime) => runtime,
             Err(e) => {
-                return self
-                    .session
-                    .say
-                    .error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+                let say = &self.session.say;
+                return say
+                    .error(Exit::ENGINE, format_args!("cannot start: {e}"), None)
+                    .into();
             }
         };
         runtime.block_on(self.main())
     }
 
-    async fn main(self) -> Exit {
+    async fn main(self) -> Outcome {
         let Self {
             session,
             want,
@@ -135,14 +176,14 @@ impl Run {
         let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
         let (signals, guardian) = match (blocked.listen(), guardian.watch()) {
             (Ok(signals), Ok(guardian)) => (signals, guardian),
-            (Err(e), _) | (_, Err(e)) => return trouble(e),
+            (Err(e), _) | (_, Err(e)) => return trouble(e).into(),
         };
         let locks = tokio::select! {
             biased;
-            signal = signals.ending() => return Exit::signal(signal),
+            signal = signals.ending() => return Exit::signal(signal).into(),
             locks = session.engine.connect(want.label.as_deref()) => match locks {
                 Ok(locks) => locks,
-                Err(e) => return say.failure(&e, Exit::of_connect(&e)),
+                Err(e) => return say.failure(&e, Exit::of_connect(&e)).into(),
             },
         };
         let url = session.engine.public_url(&locks);
@@ -150,7 +191,7 @@ impl Run {
             Ok(held) => held,
             Err(exit) => {
                 locks.shutdown(GOODBYE).await;
-                return exit;
+                return exit.into();
             }
         };
         let mut held = held;
@@ -166,15 +207,22 @@ impl Run {
             program: &program,
         };
         let ended = supervisor.run(&mut held).await;
+        if let Some((window, _)) = want.once
+            && ended.exit == Exit::OK
+            && let Err(e) = held.keep_for(window)
+        {
+            say.note(format_args!("warning: the run is not remembered: {e}"));
+        }
+        let how = if ended.by_loss { How::Lost } else { How::Ran };
         let exit = finish(ended, held, say).await;
         locks.shutdown(GOODBYE).await;
-        exit
+        Outcome { exit, how }
     }
 }
 
 /// Gives the lock back and says what has to be said.
 async fn finish(ended: Ended, held: Held, say: &Say) -> Exit {
-    let Ended { exit, lost } = ended;
+    let Ended { exit, lost, .. } = ended;
     if let Some(lost) = lost {
         // Stays on record as lost; what is left of it is removed.
         let _ = held.release().await;

@@ -6,11 +6,13 @@
     reason = "a test ends where something is wrong"
 )]
 
+mod elect;
 mod exit_codes;
 mod guardian;
 mod hold;
 mod lease;
 mod nested;
+mod once;
 mod passing;
 mod place;
 mod reading;
