@@ -90,6 +90,7 @@ impl Settings {
     /// Refuses what cannot be kept, before any I/O.
     pub(crate) fn check(&self, ttl: Duration, mode: Mode, promises: &Promises) -> Result<(), Error> {
         if let Some(window) = self.window {
+            self.supported(mode, promises)?;
             in_range("window", window, promises)?;
             if self.life == Life::Lease && ttl != window {
                 let why = format!("ttl {ttl:?} is not the window {window:?}, which it is with OnCrash::Skip");
