@@ -82,10 +82,13 @@ async fn a_failure_or_a_dropped_future_is_tried_again_or_not_as_the_caller_said(
 
         let scene = Scene::new();
         let client = scene.client();
-        let hangs = client
-            .once("k", HOUR, on_crash)
-            .run(async |_| std::future::pending::<Result<u32, &str>>().await);
-        tokio::select! { _ = hangs => unreachable!(), () = scene.time.settle() => {} }
+        let hanging = client.clone();
+        let hangs = tokio::spawn(async move {
+            let body = async |_| std::future::pending::<Result<u32, &str>>().await;
+            hanging.once("k", HOUR, on_crash).run(body).await
+        });
+        scene.time.settle().await;
+        hangs.abort();
         scene.time.settle().await;
         assert_eq!(
             call(&scene, on_crash, 1).await.now().is_some(),
