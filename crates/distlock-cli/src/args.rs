@@ -234,6 +234,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "WHAT", value_parser = on_lost)]
     pub(crate) on_lost: Option<OnLost>,
 
+    /// Count the run in this file, for the textfile collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) metrics_file: Option<PathBuf>,
+
     /// Give the command an empty standard input
     #[arg(long)]
     pub(crate) no_stdin: bool,

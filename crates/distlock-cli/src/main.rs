@@ -22,6 +22,7 @@ mod signals;
 mod stdio;
 mod supervise;
 mod sys;
+mod textfile;
 mod values;
 mod waiting;
 

@@ -161,6 +161,11 @@ impl Want {
         }
     }
 
+    /// Whether this exit code of a lock that was not obtained means that somebody else does the work, or did it.
+    pub(crate) fn skips(&self, exit: Exit) -> bool {
+        exit == self.busy || exit == self.done
+    }
+
     /// Whether the lock was refused because the work was done within the window.
     pub(crate) fn is_done(&self, error: &distlock_core::Error) -> bool {
         self.once.is_some() && error.holder().is_some_and(driver::Holder::is_nobody)

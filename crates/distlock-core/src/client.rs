@@ -20,6 +20,7 @@ use crate::lock::{Lock, RwLock};
 use crate::observe::Observe;
 use crate::queue::Queue;
 use crate::settings::{DEFAULT_TTL, check_ttl, saying};
+use crate::survey::Survey;
 
 /// How long the last client waits for clean-up when it is dropped where blocking is allowed.
 const LINGER: Duration = Duration::from_millis(100);
@@ -82,6 +83,7 @@ pub struct Builder {
     clock: Option<Clock>,
     ttl: Option<Duration>,
     on_disconnect: OnDisconnect,
+    survey: Option<Survey>,
     bad: Option<Arc<str>>,
 }
 
@@ -93,6 +95,7 @@ impl Default for Builder {
             clock: None,
             ttl: None,
             on_disconnect: OnDisconnect::Hold,
+            survey: None,
             bad: None,
         }
     }
@@ -125,6 +128,12 @@ impl Builder {
     /// What a hold does when the engine does not answer.
     pub fn on_disconnect(mut self, what: OnDisconnect) -> Self {
         self.on_disconnect = what;
+        self
+    }
+
+    /// Collects hold times and waits by pattern of keys. Default: not, which costs nothing.
+    pub fn survey(mut self, survey: &Survey) -> Self {
+        self.survey = Some(survey.clone());
         self
     }
 
@@ -193,7 +202,7 @@ impl Builder {
         let keeper = Keeper::new(engine.clock().clone(), self.on_disconnect == OnDisconnect::Stop);
         engine.spawn(keeper.clone().run(driver.clone()));
         Ok(Client(Arc::new(ClientInner {
-            observe: Observe::new(promises.engine),
+            observe: Observe::new(promises.engine, self.survey),
             ttl,
             queue: Arc::default(),
             cleanup: Arc::new(Cleanup::new(engine.clone())),

@@ -193,7 +193,14 @@ impl HoldState {
         }
         self.client.keeper.forget(self);
         self.client.observe.lost(&self.want.key, &reason);
-        self.client.observe.ended(self.client.now().since(self.since));
+        self.ended();
+    }
+
+    fn ended(&self) {
+        let held = self.client.now().since(self.since);
+        self.client
+            .observe
+            .ended(&self.want.key, held, self.ttl(), self.renews);
     }
 
     /// Takes a confirmed renewal, unless the hold is already over by what its guard may have been told.
@@ -304,7 +311,7 @@ impl HoldState {
         };
         self.client.keeper.forget(self);
         if !self.is_lost() {
-            self.client.observe.ended(self.client.now().since(self.since));
+            self.ended();
         }
         Some((claim, permit))
     }
@@ -334,7 +341,8 @@ impl HoldState {
     /// Gives the warnings that are due.
     pub(crate) fn warn(&self, now: Moment) {
         while self.next_warning().is_some_and(|due| now >= due) {
-            let percent = [80, 100][usize::from(self.warned.fetch_add(1, Ordering::Relaxed)).min(1)];
+            let percent = ["80", "100"][usize::from(self.warned.fetch_add(1, Ordering::Relaxed)).min(1)];
+            self.client.observe.overdue(percent);
             let (key, expect) = (&self.want.key, self.expect);
             warn!(target: "distlock", %key, engine = self.client.observe.engine(), ?expect,
                 "the lock has been held for {percent} % of the expected time");

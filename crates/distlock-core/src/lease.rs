@@ -253,7 +253,7 @@ impl Client {
         let now = client.now();
         let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
         client.keeper.watch(&hold);
-        client.observe.granted(Duration::ZERO);
+        client.observe.granted(&lease.key, Duration::ZERO);
         Ok(Guard::new(vec![hold]))
     }
 }

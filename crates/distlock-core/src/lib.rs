@@ -37,6 +37,7 @@ mod reentrant;
 mod release;
 mod secret;
 mod settings;
+mod survey;
 mod token;
 
 pub use crate::behalf::Waiting;
@@ -57,4 +58,5 @@ pub use crate::reentrant::{Owner, holds_key};
 pub use crate::release::Release;
 pub use crate::secret::Secret;
 pub use crate::settings::{Renew, Wait};
+pub use crate::survey::{Survey, Usage};
 pub use crate::token::FencingToken;

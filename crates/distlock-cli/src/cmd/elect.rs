@@ -57,6 +57,7 @@ fn as_run(args: &ElectArgs) -> RunArgs {
         on_crash: None,
         kill_after: args.kill_after,
         on_lost: None,
+        metrics_file: None,
         no_stdin: args.no_stdin,
         command: args.command.clone(),
     }
@@ -109,7 +110,7 @@ impl<'a> Candidate<'a> {
                 Some(How::Lost) => true,
                 // Who has led once knows that the engine's URL is right.
                 Some(How::NotRun) => has_led && term.exit == Exit::ENGINE,
-                Some(How::Ran) | None => false,
+                Some(How::Ran | How::Skipped) | None => false,
             };
             if !again {
                 return Ok(term.exit);

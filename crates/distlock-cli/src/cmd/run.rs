@@ -1,7 +1,7 @@
 //! `distlock run` and `distlock try`: a command under a lock.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use distlock_core::driver::LostReason;
 use distlock_core::{OnCrash, Release};
@@ -19,6 +19,7 @@ use crate::say::Say;
 use crate::settings::{Session, Want};
 use crate::signals::Blocked;
 use crate::supervise::{Ended, Supervisor};
+use crate::textfile::{self, RunEnd};
 use crate::values::{OnLost, Wait};
 
 /// The most that a command gets to end after TERM, unless the user says otherwise.
@@ -40,13 +41,15 @@ pub(crate) struct Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     NotRun,
+    /// Somebody else was at it, or it was done already.
+    Skipped,
     Ran,
     /// It was stopped, or not started, because the lock was lost.
     Lost,
 }
 
 impl How {
-    pub(crate) const ALL: [Self; 3] = [Self::NotRun, Self::Ran, Self::Lost];
+    pub(crate) const ALL: [Self; 4] = [Self::NotRun, Self::Skipped, Self::Ran, Self::Lost];
 }
 
 impl From<Exit> for Outcome {
@@ -71,6 +74,12 @@ struct Run {
     session: Session,
     want: Want,
     kill_after: Option<Duration>,
+    metrics_file: Option<PathBuf>,
+    start: Start,
+}
+
+/// What is ready to start the command.
+struct Start {
     blocked: Blocked,
     guardian: Guardian,
     family: Family,
@@ -122,10 +131,13 @@ fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit>
         session,
         want,
         kill_after,
-        blocked,
-        guardian,
-        family,
-        program,
+        metrics_file: args.metrics_file.clone(),
+        start: Start {
+            blocked,
+            guardian,
+            family,
+            program,
+        },
     })
 }
 
@@ -167,6 +179,39 @@ impl Run {
             session,
             want,
             kill_after,
+            metrics_file,
+            start,
+        } = self;
+        let started = Instant::now();
+        let mut granted = None;
+        let outcome = start.run(&session, &want, kill_after, &mut granted).await;
+        if let Some(path) = metrics_file {
+            let end = RunEnd {
+                exit: outcome.exit,
+                how: outcome.how,
+                waited: granted.unwrap_or_else(Instant::now).duration_since(started),
+                held: granted.map_or(Duration::ZERO, |at| at.elapsed()),
+            };
+            let key = want.names_json().join(",");
+            if let Err(e) = textfile::record(&path, &key, &end) {
+                let text = format_args!("warning: the run is not counted in {}: {e}", path.display());
+                session.say.note(text);
+            }
+        }
+        outcome
+    }
+}
+
+impl Start {
+    /// Obtains the lock and runs the command; notes when the lock was granted.
+    async fn run(
+        self,
+        session: &Session,
+        want: &Want,
+        kill_after: Option<Duration>,
+        granted: &mut Option<Instant>,
+    ) -> Outcome {
+        let Self {
             blocked,
             guardian,
             family,
@@ -187,14 +232,19 @@ impl Run {
             },
         };
         let url = session.engine.public_url(&locks);
-        let held = match obtain(&locks, &url, &want, say, &signals).await {
+        let mut held = match obtain(&locks, &url, want, say, &signals).await {
             Ok(held) => held,
             Err(exit) => {
                 locks.shutdown(GOODBYE).await;
-                return exit.into();
+                let how = if want.skips(exit) {
+                    How::Skipped
+                } else {
+                    How::NotRun
+                };
+                return Outcome { exit, how };
             }
         };
-        let mut held = held;
+        *granted = Some(Instant::now());
         let supervisor = Supervisor {
             guardian: &guardian,
             signals: &signals,

@@ -9,6 +9,7 @@
 mod elect;
 mod exit_codes;
 mod guardian;
+mod guide;
 mod hold;
 mod lease;
 mod nested;

@@ -125,3 +125,40 @@ fn what_a_crash_means_has_to_be_said() {
         assert_eq!(stage.run(wrong).code, Some(64), "{wrong:?}");
     }
 }
+
+#[test]
+fn runs_are_counted_in_a_file_for_prometheus() {
+    let stage = Stage::new();
+    let counted = ["--metrics-file", "job.prom"];
+    let once = [&RETRY[..], &counted].concat();
+    assert_eq!(code(&stage, &once, "exit 3"), Some(3));
+    assert_eq!(code(&stage, &once, "true"), Some(0));
+    assert_eq!(code(&stage, &once, "true"), Some(80));
+    let text = stage.read("job.prom");
+    for line in [
+        "distlock_run_total{key=\"k\",outcome=\"failed\"} 1",
+        "distlock_run_total{key=\"k\",outcome=\"ok\"} 1",
+        "distlock_run_total{key=\"k\",outcome=\"skipped\"} 1",
+        "distlock_run_exit_code{key=\"k\"} 80",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in:\n{text}");
+    }
+    for name in [
+        "waited_seconds",
+        "held_seconds",
+        "last_timestamp_seconds",
+        "last_success_timestamp_seconds",
+    ] {
+        assert!(
+            text.contains(&format!("\ndistlock_run_{name}{{key=\"k\"}} ")),
+            "{name} is not in:\n{text}"
+        );
+    }
+    let alone = std::fs::read_dir(stage.path(".")).unwrap().count();
+    assert_eq!(alone, 3, "job.prom, the locks, and the configuration");
+    let nowhere = stage.run(&["run", "--metrics-file", "no/dir/x.prom", "k2", "--", "true"]);
+    assert!(
+        nowhere.code == Some(0) && nowhere.err.contains("not counted"),
+        "{nowhere:?}"
+    );
+}
