@@ -376,13 +376,21 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ConformanceArgs {
+    /// The engine, as with --url
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     /// Only cases whose name contains this
-    #[arg(value_name = "CASE")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BenchArgs {
+    /// The engine, as with --url
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     /// How long to measure
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) time: Duration,

@@ -266,6 +266,15 @@ impl Client {
         &self.0.driver
     }
 
+    /// Takes the client apart, for tools that speak to the port themselves and end the engine thread when they like.
+    /// `None` if it has ended. Other clones are closed by it.
+    pub fn into_parts(&self) -> Option<(Arc<dyn Driver>, Engine, EngineThread)> {
+        let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread.take()?;
+        self.0.closed.store(true, Ordering::Release);
+        Some((self.0.driver.clone(), self.0.engine.clone(), thread))
+    }
+
     /// How many locks this client holds now.
     pub fn held(&self) -> usize {
         self.0.keeper.len()

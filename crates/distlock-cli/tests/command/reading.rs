@@ -83,9 +83,32 @@ fn doctor_conformance_and_bench_run() {
     let stage = Stage::new();
     let done = stage.run(&["doctor"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let done = stage.run(&["conformance"]);
+    let json = stage.run(&["--json", "doctor", &stage.url()]);
+    let seen: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert!(
+        seen["hand_off_us"].is_u64() && seen["acquire"]["typical_us"].is_u64(),
+        "{seen}"
+    );
+    // Where tests keep their files, programs tidy up: a warning.
+    assert_eq!(seen["findings"][0]["id"], "file-tidied");
+    assert_eq!(stage.run(&["doctor", "--strict"]).code, Some(1));
+    let nobody = stage.run(&["doctor", "redis://127.0.0.1:1/"]);
+    assert_eq!(nobody.code, Some(125), "{nobody:?}");
+
+    let done = stage.run(&["conformance", &stage.url(), "--only", "release"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(done.out.lines().count(), 6);
+    assert!(done.out.contains("ok      release_in_every_state"), "{done:?}");
+    assert!(
+        done.out
+            .lines()
+            .any(|l| l.starts_with("safe release") && l.contains("yes")),
+        "{done:?}"
+    );
+    assert_eq!(done.out.lines().rev().take_while(|l| !l.is_empty()).count(), 8);
+    assert_eq!(
+        stage.run(&["conformance", "--only", "no such case"]).code,
+        Some(64)
+    );
     let done = stage.run(&["--json", "bench", "--time", "50ms", "--tasks", "2"]);
     let line: serde_json::Value = serde_json::from_str(&done.out).unwrap();
     assert!(line["operations"].as_u64().unwrap() > 0);
