@@ -95,6 +95,14 @@ async fn use_it(url: &str) {
     table::check(a.capabilities());
     let probe = distlock::doctor::probe(&a, &b).await.unwrap();
     assert_eq!(probe.findings, [], "{probe:?}");
+    if let Some(offset) = probe.clock {
+        assert!(
+            offset.by <= offset.within + Duration::from_millis(100),
+            "{offset}: the same host"
+        );
+    }
+    let tells = ["redis", "postgres", "mysql"].contains(&a.capabilities().engine);
+    assert_eq!(probe.clock.is_some(), tells, "{}", a.capabilities().engine);
     assert!(a.shutdown(wait).await && b.shutdown(wait).await);
 }
 

@@ -127,7 +127,7 @@ fn what_a_crash_means_has_to_be_said() {
 }
 
 #[test]
-fn runs_are_counted_in_a_file_for_prometheus() {
+fn f96_refused_runs_are_counted() {
     let stage = Stage::new();
     let counted = ["--metrics-file", "job.prom"];
     let once = [&RETRY[..], &counted].concat();
