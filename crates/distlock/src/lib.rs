@@ -15,10 +15,10 @@ mod connect;
     allow(dead_code)
 )]
 mod location;
-#[cfg(feature = "sql")]
-pub mod sql;
 #[cfg(feature = "prometheus")]
 mod prometheus;
+#[cfg(feature = "sql")]
+pub mod sql;
 
 pub use distlock_core::driver::Order;
 pub use distlock_core::*;

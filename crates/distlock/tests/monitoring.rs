@@ -45,7 +45,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 }
 
 /// Lets each metric be reported once.
-async fn live(locks: &Locks) {
+async fn live(locks: &Locks, metrics: &Prometheus) {
     let held = locks
         .mutex("order:1")
         .expect(Duration::from_millis(1))
@@ -57,7 +57,7 @@ async fn live(locks: &Locks) {
         async move { lock.acquire().await.unwrap() }
     });
     until("a waiter", async || {
-        locks.mutex("order:1").try_acquire().await.unwrap().is_none()
+        metrics.render().contains("distlock_waiting{engine=\"memory\"} 1")
     })
     .await;
     held.verify().await.unwrap();
@@ -83,7 +83,7 @@ async fn dashboard_rules_and_guide_name_the_metrics_that_exist() {
     assert!(Prometheus::install().is_err(), "there is one already");
     let survey = Survey::new();
     let locks = Locks::builder().survey(&survey).connect("memory:").await.unwrap();
-    live(&locks).await;
+    live(&locks, &metrics).await;
     let renewed = locks
         .mutex("order:3")
         .ttl(Duration::from_millis(60))
