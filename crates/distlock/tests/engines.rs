@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use distlock::driver::{Break, Order};
 use distlock::{ErrorKind, Locks, OnCrash, Ran, Release, RunError};
+use distlock_fence::FencedFile;
 
 /// What every engine must give to whoever only knows its URL.
 async fn use_it(url: &str) {
@@ -93,6 +94,7 @@ async fn use_it(url: &str) {
     assert_eq!(slot.release().await.unwrap(), Release::Clean);
     once(&a, &b).await;
     table::check(a.capabilities());
+    stale_writes(&a, &b).await;
     let probe = distlock::doctor::probe(&a, &b).await.unwrap();
     assert_eq!(probe.findings, [], "{probe:?}");
     if let Some(offset) = probe.clock {
@@ -173,6 +175,37 @@ mod table {
         lines.insert(rule + 1, &row);
         std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     }
+}
+
+/// Of a hundred writes of former holders a gate refuses each, and without it each lands.
+async fn stale_writes(a: &Locks, b: &Locks) {
+    let dir = tempfile::tempdir().unwrap();
+    let (fenced, bare) = (
+        FencedFile::new(dir.path().join("fenced")),
+        dir.path().join("bare"),
+    );
+    let mut former = None;
+    let (mut refused, mut landed) = (0, 0);
+    for n in 0..=100 {
+        let locks = if n % 2 == 0 { a } else { b };
+        let guard = locks.mutex("fenced").fenced().acquire().await.unwrap();
+        let token = guard.token().unwrap();
+        let content = n.to_string();
+        fenced.replace(token, &content).unwrap();
+        std::fs::write(&bare, &content).unwrap();
+        if let Some(former) = former {
+            refused += u32::from(fenced.replace(former, "stale").is_err_and(|e| e.is_stale()));
+            std::fs::write(&bare, "stale").unwrap();
+            landed += u32::from(std::fs::read_to_string(&bare).unwrap() == "stale");
+        }
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("fenced")).unwrap(),
+            content
+        );
+        former = Some(token);
+        guard.release().await.unwrap();
+    }
+    assert_eq!((refused, landed), (100, 100));
 }
 
 /// At most once in a window, whoever calls, or a refusal where the engine cannot keep a record.
