@@ -10,14 +10,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
+use distlock_core::OnCrash;
 
-use crate::values::{OnLost, Wait, duration, on_lost, wait};
+use crate::values::{OnLost, Wait, duration, on_crash, on_lost, wait};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   the command's own; 128 + n if signal n ended it
     64  usage: a bad flag, key, duration or URL; nothing was contacted
     75  busy: not obtained within the wait (-E N to change it, --skip-ok for 0)
+    80  already done within the window of --once-per; nothing was run (--skip-ok for 0)
     78  the configuration file is wrong; nothing was contacted
     79  the lock was lost while the command ran; the command was stopped
    124  --max-hold passed; the command was stopped
@@ -83,6 +85,17 @@ pub(crate) struct Common {
     pub(crate) verbose: u8,
 }
 
+impl Common {
+    /// The same on another engine, if one was named.
+    pub(crate) fn at(&self, url: Option<&str>) -> Self {
+        let mut common = self.clone();
+        if let Some(url) = url {
+            common.url = Some(url.to_owned());
+        }
+        common
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
@@ -91,6 +104,9 @@ pub(crate) enum Command {
     /// Run a command if the lock is free now (run --wait 0)
     #[command(after_help = EXIT_CODES, override_usage = "distlock try [OPTIONS] KEY... -- CMD [ARG...]")]
     Try(RunArgs),
+    /// Stand for election, and run a command while leading
+    #[command(after_help = EXIT_CODES, override_usage = "distlock elect [OPTIONS] OFFICE -- CMD [ARG...]")]
+    Elect(ElectArgs),
     /// Hold a lock without a command: a JSON line when held, until end of input or a signal
     Hold(HoldArgs),
     /// Take a lease that no process keeps alive, and print its handle
@@ -108,7 +124,7 @@ pub(crate) enum Command {
     /// Serve the locks over HTTP, with a page that shows them
     Serve(crate::cmd::serve::ServeArgs),
     /// Look for settings and troubles that endanger locks
-    Doctor,
+    Doctor(DoctorArgs),
     /// Check the engine against what it promises
     Conformance(ConformanceArgs),
     /// Measure acquire and release
@@ -126,7 +142,7 @@ pub(crate) enum Command {
 }
 
 /// Which lock, and how to get it.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct LockArgs {
     /// The lock's name: 1 to 512 bytes of UTF-8. Several names: all or none, in a safe order
     #[arg(value_name = "KEY", required_unless_present = "key")]
@@ -203,16 +219,75 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) kill_after: Option<Duration>,
 
+    /// Run at most once in this time, wherever; counts from the start of a run. Never waits
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "on_crash",
+        conflicts_with_all = ["wait", "min_hold", "shared", "exclusive", "permits", "fifo"])]
+    pub(crate) once_per: Option<Duration>,
+
+    /// Of a run that does not end with 0, or whose host dies: retry (it was not done; the next caller runs it again)
+    /// or skip (it counts as done)
+    #[arg(long, value_name = "WHAT", value_parser = on_crash, requires = "once_per")]
+    pub(crate) on_crash: Option<OnCrash>,
+
     /// What to do with the command when the lock is lost: kill (TERM, then KILL, before anybody else can hold
     /// it), signal:NAME (only that signal), ignore [default: kill]
     #[arg(long, value_name = "WHAT", value_parser = on_lost)]
     pub(crate) on_lost: Option<OnLost>,
+
+    /// Count the run in this file, for the textfile collector of Prometheus' node exporter
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) metrics_file: Option<PathBuf>,
 
     /// Give the command an empty standard input
     #[arg(long)]
     pub(crate) no_stdin: bool,
 
     /// The command and its arguments, byte for byte; no shell in between
+    #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ElectArgs {
+    /// What is led: all candidates name the same. It is a mutex of this name
+    #[arg(value_name = "OFFICE", required_unless_present = "key")]
+    pub(crate) office: Option<OsString>,
+
+    /// The same as OFFICE, for a name that starts with a dash (--key=-x)
+    #[arg(
+        long,
+        value_name = "OFFICE",
+        allow_hyphen_values = true,
+        conflicts_with = "office"
+    )]
+    pub(crate) key: Option<OsString>,
+
+    /// How long there is no leader after one died, at most [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) ttl: Option<Duration>,
+
+    /// Why, for people who look
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// Who, for people who look [default: the command's name]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+
+    /// The time between TERM and KILL when the command has to be stopped [default: 5s, at most ttl/4]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// Write events as JSON lines to this open file descriptor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(3..))]
+    pub(crate) status_fd: Option<i32>,
+
+    /// Give the command an empty standard input
+    #[arg(long)]
+    pub(crate) no_stdin: bool,
+
+    /// The command and its arguments, byte for byte. Started when elected, stopped before anybody else can be,
+    /// started anew in the next term. When it ends by itself, its exit code is the end
     #[arg(last = true, required = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
@@ -289,14 +364,33 @@ pub(crate) struct BreakArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+pub(crate) struct DoctorArgs {
+    /// The engine, as with --url
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// End with 1 for warnings too, not for errors alone
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ConformanceArgs {
+    /// The engine, as with --url
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     /// Only cases whose name contains this
-    #[arg(value_name = "CASE")]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BenchArgs {
+    /// The engine, as with --url
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<String>,
+
     /// How long to measure
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub(crate) time: Duration,

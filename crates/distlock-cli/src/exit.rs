@@ -21,6 +21,8 @@ impl Exit {
     pub(crate) const CONFIG: Exit = Exit(78);
     /// The lock was lost while running.
     pub(crate) const LOST: Exit = Exit(79);
+    /// Already done within the window of `--once-per`.
+    pub(crate) const DONE: Exit = Exit(80);
     /// `--max-hold` passed.
     pub(crate) const MAX_HOLD: Exit = Exit(124);
     /// The engine could not be reached, or refused.

@@ -60,6 +60,14 @@ impl Held {
             .unwrap_or(Moment::FAR)
     }
 
+    /// Keeps others out until so long after the grant, also after the release.
+    ///
+    /// # Errors
+    /// Where the engine cannot.
+    pub(crate) fn keep_for(&self, window: Duration) -> Result<(), Error> {
+        self.guards.iter().try_for_each(|guard| guard.keep_for(window))
+    }
+
     /// The least that one of them is still valid for.
     pub(crate) fn valid_for(&self) -> Duration {
         let own = self.guards.iter().map(Guard::valid_for);

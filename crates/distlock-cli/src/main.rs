@@ -22,6 +22,7 @@ mod signals;
 mod stdio;
 mod supervise;
 mod sys;
+mod textfile;
 mod values;
 mod waiting;
 
@@ -51,6 +52,7 @@ fn dispatch(cli: Cli) -> Exit {
     match &cli.command {
         Command::Run(args) => cmd::run::run(common, args, false),
         Command::Try(args) => cmd::run::run(common, args, true),
+        Command::Elect(args) => cmd::elect::elect(common, args),
         Command::Hold(args) => cmd::hold::hold(common, args),
         Command::Acquire(args) => cmd::lease::acquire(common, args),
         Command::Renew(args) => cmd::lease::renew(common, args),
@@ -59,7 +61,7 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Inspect(args) => cmd::inspect::inspect(common, args),
         Command::Break(args) => cmd::brk::brk(common, args),
         Command::Serve(args) => cmd::serve::serve(common, args),
-        Command::Doctor => cmd::doctor::doctor(common),
+        Command::Doctor(args) => cmd::doctor::doctor(common, args),
         Command::Conformance(args) => cmd::conformance::conformance(common, args),
         Command::Bench(args) => cmd::bench::bench(common, args),
         #[cfg(feature = "sql")]

@@ -93,6 +93,7 @@ async fn while_waiting<T>(
     // The spinner goes before anything else is said.
     waiting.done();
     let outcome = outcome.map_err(|refused| match refused {
+        Refused::Lock(e) if want.is_done(&e) => already_done(&e, want, say),
         Refused::Lock(e) => say.failure(&e, want.exit_of(&e)),
         Refused::Nested(text) => say.error(Exit::ENGINE, text, None),
         Refused::Interrupted(signal) => {
@@ -102,6 +103,27 @@ async fn while_waiting<T>(
         }
     });
     (outcome, waiting.was_told())
+}
+
+/// The work was done within the window: good news, and no error.
+fn already_done(e: &Error, want: &Want, say: &Say) -> Exit {
+    let exit = want.exit_of(e);
+    let again_in = e.holder().and_then(|kept| kept.expires_in);
+    let names = want.names();
+    say.event(
+        "already_done",
+        json!({
+            "key": e.key().map(Key::as_str), "again_in_ms": again_in.map(millis), "exit": exit.number(),
+        }),
+    );
+    match again_in {
+        Some(d) => say.note(format_args!(
+            "{names}: already done; the next run may begin in {}",
+            rounded(d)
+        )),
+        None => say.note(format_args!("{names}: already done")),
+    }
+    exit
 }
 
 fn millis(d: Duration) -> u64 {
@@ -151,7 +173,9 @@ async fn take(
     key: &Key,
     until: Option<Instant>,
 ) -> Result<One, Refused> {
-    if let Ok(socket) = std::env::var(reenter::VARIABLE)
+    // Work that is done once is not done again below itself.
+    if want.once.is_none()
+        && let Ok(socket) = std::env::var(reenter::VARIABLE)
         && !socket.is_empty()
     {
         let mode = want.mode_words();

@@ -146,7 +146,9 @@ impl Say {
                 format!("wait longer (--wait), or see who holds it with: distlock inspect{url} {key}")
             }
             ErrorKind::Unavailable | ErrorKind::NoQuorum | ErrorKind::OutcomeUnknown => {
-                format!("is the engine up? find out with: distlock doctor{url}")
+                format!(
+                    "is the server up, and reachable from here? once it answers, examine it with: distlock doctor{url}"
+                )
             }
             ErrorKind::KindMismatch => format!(
                 "all contenders must use the same kind (plain, --shared with --exclusive, or --permits with the same \

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use distlock_core::driver::{Kind, Mode};
-use distlock_core::{Key, Lock, driver};
+use distlock_core::{Key, Lock, OnCrash, driver};
 
 use crate::args::{Common, LockArgs};
 use crate::config::Config;
@@ -67,7 +67,10 @@ pub(crate) struct Want {
     pub(crate) fifo: bool,
     pub(crate) reason: Option<String>,
     pub(crate) label: Option<String>,
+    /// `--once-per`: the window, and what a crash means.
+    pub(crate) once: Option<(Duration, OnCrash)>,
     busy: Exit,
+    done: Exit,
 }
 
 impl Want {
@@ -123,21 +126,49 @@ impl Want {
                 .clone()
                 .or(session.config.label.clone())
                 .or(default_label),
+            once: None,
             busy: match args.busy_exit_code {
                 _ if args.skip_ok => Exit::OK,
                 Some(code) => Exit::code(code),
                 None => Exit::BUSY,
             },
+            done: if args.skip_ok { Exit::OK } else { Exit::DONE },
         })
+    }
+
+    /// Limits the runs to one in each window.
+    ///
+    /// # Errors
+    /// The exit code, after the trouble was told.
+    pub(crate) fn once_per(mut self, window: Duration, on_crash: OnCrash, say: &Say) -> Result<Self, Exit> {
+        if self.keys.len() > 1 {
+            let text = format!("--once-per takes one key, and there are {}", self.keys.len());
+            return Err(say.error(Exit::USAGE, text, None));
+        }
+        self.wait = Wait::Try;
+        self.once = Some((window, on_crash));
+        Ok(self)
     }
 
     /// The exit code for a lock that was not obtained.
     pub(crate) fn exit_of(&self, error: &distlock_core::Error) -> Exit {
-        if error.is_contention() {
+        if self.is_done(error) {
+            self.done
+        } else if error.is_contention() {
             self.busy
         } else {
             Exit::of(error)
         }
+    }
+
+    /// Whether this exit code of a lock that was not obtained means that somebody else does the work, or did it.
+    pub(crate) fn skips(&self, exit: Exit) -> bool {
+        exit == self.busy || exit == self.done
+    }
+
+    /// Whether the lock was refused because the work was done within the window.
+    pub(crate) fn is_done(&self, error: &distlock_core::Error) -> bool {
+        self.once.is_some() && error.holder().is_some_and(driver::Holder::is_nobody)
     }
 
     /// The mode in words, as nested runs compare it.
@@ -153,7 +184,10 @@ impl Want {
     /// The library's lock for one of the keys.
     pub(crate) fn lock(&self, client: &distlock_core::Client, key: &Key) -> Lock {
         let mut lock = match self.mode {
-            Mode::Mutex => client.mutex(key),
+            Mode::Mutex => match self.once {
+                Some((window, on_crash)) => client.once(key, window, on_crash).lock(),
+                None => client.mutex(key),
+            },
             Mode::Write => client.rw(key).write(),
             Mode::Read => client.rw(key).read(),
             Mode::Slot { of } => client.semaphore(key, of),

@@ -45,6 +45,8 @@ pub(crate) struct Ended {
     pub(crate) exit: Exit,
     /// The lock was lost, and people were told.
     pub(crate) lost: Option<LostReason>,
+    /// The command was stopped, or not started, because the lock was lost or about to be.
+    pub(crate) by_loss: bool,
 }
 
 impl Supervisor<'_> {
@@ -203,6 +205,7 @@ impl Supervisor<'_> {
         Ended {
             exit,
             lost: lost.map(|(_, reason)| reason),
+            by_loss: why == Some(Why::Lost),
         }
     }
 
@@ -211,6 +214,7 @@ impl Supervisor<'_> {
         Ended {
             exit: self.say.error(exit, text, None),
             lost: None,
+            by_loss: exit == Exit::LOST,
         }
     }
 
@@ -222,6 +226,7 @@ impl Supervisor<'_> {
         Ended {
             exit: self.say.error(Exit::signal(libc::SIGKILL), text, None),
             lost: None,
+            by_loss: false,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock_core::OnCrash;
 use serde::{Deserialize, Deserializer};
 
 /// How long to wait for a lock.
@@ -10,6 +11,15 @@ pub(crate) enum Wait {
     Try,
     For(Duration),
     Forever,
+}
+
+/// Reads what a run that was cut short means for `--once-per`.
+pub(crate) fn on_crash(text: &str) -> Result<OnCrash, String> {
+    match text {
+        "retry" => Ok(OnCrash::Retry),
+        "skip" => Ok(OnCrash::Skip),
+        _ => Err(format!("{text:?} is neither retry nor skip")),
+    }
 }
 
 /// What to do with the command when its lock is lost.

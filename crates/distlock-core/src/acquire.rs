@@ -338,7 +338,7 @@ impl Plan {
         let hold = HoldState::new(client, want, held, grant, now, &self.settings);
         self.client.keeper.watch(&hold, now);
         let waited = now.since(start);
-        self.client.observe.granted(waited);
+        self.client.observe.granted(&self.key, waited);
         if waited >= WAIT_NOTICE {
             info!(target: "distlock", key = %self.key, engine = self.client.observe.engine(), ?waited,
                 "obtained a lock after a long wait");

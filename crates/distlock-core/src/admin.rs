@@ -1,5 +1,7 @@
 //! Looking at locks and breaking them, through a client.
 
+use std::time::SystemTime;
+
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use crate::client::Client;
@@ -128,7 +130,8 @@ impl Client {
         .boxed())
     }
 
-    /// Examines the deployment for settings that endanger locks.
+    /// Examines the deployment for settings that endanger locks; the worst comes first. What using it tells is
+    /// [`doctor::probe`](crate::doctor::probe).
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`], [`ErrorKind::Unavailable`].
@@ -141,6 +144,27 @@ impl Client {
         let answer = self
             .0
             .on_runtime(async move { client.inspector()?.doctor().await.map_err(Error::from_driver) });
+        let mut found = answer.await?.map_err(|e| self.name(e, None))?;
+        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        Ok(found)
+    }
+
+    /// The wall clock of the engine's server, where it has one that can be asked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`].
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn engine_time(&self) -> Result<Option<SystemTime>, Error> {
+        self.0.check_open()?;
+        let client = self.clone();
+        let answer = self.0.on_runtime(async move {
+            match client.0.driver.inspect() {
+                Some(inspector) => inspector.time().await.map_err(Error::from_driver),
+                None => Ok(None),
+            }
+        });
         answer.await?.map_err(|e| self.name(e, None))
     }
 }

@@ -21,6 +21,7 @@ use crate::lock::{Lock, RwLock};
 use crate::observe::Observe;
 use crate::queue::Queue;
 use crate::settings::{DEFAULT_TTL, check_ttl, saying};
+use crate::survey::Survey;
 
 /// How long the last client waits for clean-up when it is dropped where blocking is allowed.
 const LINGER: Duration = Duration::from_millis(100);
@@ -83,6 +84,7 @@ pub struct Builder {
     clock: Option<Clock>,
     ttl: Option<Duration>,
     on_disconnect: OnDisconnect,
+    survey: Option<Survey>,
     bad: Option<Arc<str>>,
 }
 
@@ -94,6 +96,7 @@ impl Default for Builder {
             clock: None,
             ttl: None,
             on_disconnect: OnDisconnect::Hold,
+            survey: None,
             bad: None,
         }
     }
@@ -126,6 +129,12 @@ impl Builder {
     /// What a hold does when the engine does not answer.
     pub fn on_disconnect(mut self, what: OnDisconnect) -> Self {
         self.on_disconnect = what;
+        self
+    }
+
+    /// Collects hold times and waits by pattern of keys. Default: not, which costs nothing.
+    pub fn survey(mut self, survey: &Survey) -> Self {
+        self.survey = Some(survey.clone());
         self
     }
 
@@ -191,7 +200,7 @@ impl Builder {
             Some(ttl) => check_ttl(ttl, &promises).map_err(|e| e.with_engine(promises.engine))?,
             None => DEFAULT_TTL.max(*promises.ttl.start()).min(*promises.ttl.end()),
         };
-        let observe = Arc::new(Observe::new(promises.engine));
+        let observe = Arc::new(Observe::new(promises.engine, self.survey));
         let stop = self.on_disconnect == OnDisconnect::Stop;
         let keeper = Keeper::new(engine.clock().clone(), observe.clone(), stop);
         engine.spawn(keeper.clone().run(driver.clone()));
@@ -258,6 +267,15 @@ impl Client {
     /// The driver, for tools that speak to the port itself.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.0.driver
+    }
+
+    /// Takes the client apart, for tools that speak to the port themselves and end the engine thread when they like.
+    /// `None` if it has ended. Other clones are closed by it.
+    pub fn into_parts(&self) -> Option<(Arc<dyn Driver>, Engine, EngineThread)> {
+        let mut thread = self.0.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = thread.take()?;
+        self.0.closed.store(true, Ordering::Release);
+        Some((self.0.driver.clone(), self.0.engine.clone(), thread))
     }
 
     /// How many locks this client holds now.

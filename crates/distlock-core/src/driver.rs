@@ -49,9 +49,10 @@ pub use self::about::{About, host_name};
 pub use self::answer::{Grant, Hold, LostReason, Released, Renewal, Standing};
 pub use self::error::{DriverError, DriverErrorKind, Reached, Refusal};
 pub use self::holder::Holder;
-pub use self::inspect::{Break, Finding, Inspect, LockInfo, Severity};
+pub use self::inspect::{Break, Inspect, LockInfo};
 pub use self::promises::{Death, Loss, MAX_TTL, Orders, Promises, TokenPromise, Wakes};
 pub use self::want::{Kind, Life, Line, Mode, Order, Want};
+pub use crate::doctor::{Finding, Severity};
 
 /// An engine: where locks are kept.
 ///

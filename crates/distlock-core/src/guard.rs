@@ -273,6 +273,13 @@ impl Held {
     pub(crate) fn holds(&self) -> &[Arc<HoldState>] {
         &self.holds
     }
+
+    /// See [`Guard::keep_for`].
+    pub(crate) fn keep_for(&self, window: Duration) {
+        for hold in self.holds.iter() {
+            hold.keep_for(window);
+        }
+    }
 }
 
 /// Polls `body` until it ends or a hold is lost, whichever is first. The loss is looked at before each poll and
@@ -313,6 +320,24 @@ impl Guard {
         Held {
             holds: self.holds.clone(),
         }
+    }
+
+    /// Keeps others out until `window` after the grant, also when the lock is released sooner: a
+    /// [`min_hold`](crate::Lock::min_hold) that is decided while it is held. Never shortens one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the engine cannot; [`ErrorKind::InvalidConfig`] for more than 366 days.
+    pub fn keep_for(&self, window: Duration) -> Result<(), Error> {
+        for hold in self.holds.iter() {
+            let settings = crate::settings::Settings {
+                min_hold: window,
+                ..Default::default()
+            };
+            let checked = settings.check(hold.ttl(), hold.want.mode, &hold.client.promises);
+            checked.map_err(|e| hold.name(e))?;
+        }
+        self.held().keep_for(window);
+        Ok(())
     }
 
     pub(crate) fn push(&mut self, hold: Arc<HoldState>) {

@@ -29,7 +29,7 @@ pub(crate) struct HoldState {
     /// Whether the watchdog renews it.
     pub(crate) renews: bool,
     pub(crate) max_hold: Option<Moment>,
-    min_hold: Duration,
+    min_hold: AtomicU64,
     expect: Duration,
     ttl: AtomicU64,
     /// The end of the lease, margin taken off. It only grows, and only while the hold is not lost.
@@ -87,7 +87,7 @@ impl HoldState {
         let hold = Arc::new(Self {
             renews: settings.renews(),
             max_hold: settings.max_hold.map(|d| since + d),
-            min_hold: settings.min_hold,
+            min_hold: AtomicU64::new(settings.min_hold.as_nanos() as u64),
             expect: settings.expect.unwrap_or(ttl),
             ttl: AtomicU64::new(ttl.as_nanos() as u64),
             valid_until: AtomicU64::new(valid_until.as_nanos()),
@@ -202,7 +202,14 @@ impl HoldState {
         }
         self.client.keeper.forget(self);
         self.client.observe.lost(&self.want.key, &reason);
-        self.client.observe.ended(self.client.now().since(self.since));
+        self.ended(self.client.now());
+    }
+
+    fn ended(&self, now: Moment) {
+        let held = now.since(self.since);
+        self.client
+            .observe
+            .ended(&self.want.key, held, self.ttl(), self.renews);
     }
 
     /// Takes a confirmed renewal, unless the hold is already over by what its guard may have been told.
@@ -279,9 +286,15 @@ impl HoldState {
 
     /// How much of `min_hold` is left: the record shall stay that long.
     pub(crate) fn keep(&self, now: Moment) -> Option<Duration> {
+        let held = now.since(self.since);
+        let min_hold = Duration::from_nanos(self.min_hold.load(Ordering::Relaxed));
+        min_hold.checked_sub(held).filter(|left| !left.is_zero())
+    }
+
+    /// Raises `min_hold`.
+    pub(crate) fn keep_for(&self, min_hold: Duration) {
         self.min_hold
-            .checked_sub(now.since(self.since))
-            .filter(|left| !left.is_zero())
+            .fetch_max(min_hold.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// One more guard of this hold, for a re-entry by owner.
@@ -307,7 +320,7 @@ impl HoldState {
         };
         self.client.keeper.forget(self);
         if !self.is_lost() {
-            self.client.observe.ended(now.since(self.since));
+            self.ended(now);
         }
         Some((claim, permit))
     }
@@ -337,7 +350,8 @@ impl HoldState {
     /// Gives the warnings that are due.
     pub(crate) fn warn(&self, now: Moment) {
         while self.next_warning().is_some_and(|due| now >= due) {
-            let percent = [80, 100][usize::from(self.warned.fetch_add(1, Ordering::Relaxed)).min(1)];
+            let percent = ["80", "100"][usize::from(self.warned.fetch_add(1, Ordering::Relaxed)).min(1)];
+            self.client.observe.overdue(percent);
             let (key, expect) = (&self.want.key, self.expect);
             warn!(target: "distlock", %key, engine = self.client.observe.engine(), ?expect,
                 "the lock has been held for {percent} % of the expected time");

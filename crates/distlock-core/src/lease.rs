@@ -179,7 +179,11 @@ impl Guard {
     /// [`ErrorKind::InvalidConfig`] unless the lock was taken alone and [`detachable`](crate::Lock::detachable);
     /// [`ErrorKind::Lost`]. The guard is dropped, and so releases, in both cases.
     pub fn detach(self) -> Result<Lease, Error> {
-        let mut leases = if self.holds().len() == 1 { self.detach_all()? } else { Vec::new() };
+        let mut leases = if self.holds().len() == 1 {
+            self.detach_all()?
+        } else {
+            Vec::new()
+        };
         leases.pop().ok_or_else(|| {
             let why = "several locks taken together are no single lease; `detach_all` gives one for each";
             Error::new(ErrorKind::InvalidConfig, why)
@@ -250,7 +254,7 @@ impl Client {
         let now = client.now();
         let hold = HoldState::new(client.clone(), want, held, grant, now, &Settings::default());
         client.keeper.watch(&hold, now);
-        client.observe.granted(Duration::ZERO);
+        client.observe.granted(&lease.key, Duration::ZERO);
         Ok(Guard::new(hold.into()))
     }
 }

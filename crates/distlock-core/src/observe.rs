@@ -12,7 +12,9 @@
 //! | `distlock_waiting` | gauge | `engine` | callers waiting now |
 //! | `distlock_renewals_total` | counter | `engine`, `outcome` = ok, unknown, lost | answers to renewals |
 //! | `distlock_lost_total` | counter | `engine`, `reason` | losses |
+//! | `distlock_overdue_total` | counter | `engine`, `percent` = 80, 100 | holds that reached this part of `expect` |
 //! | `distlock_dropped_total` | counter | `engine` | guards dropped without `release` |
+//! | `distlock_pattern_wait_milliseconds_total` | counter | `engine`, `pattern` | waits by pattern of keys, with a [`Survey`] |
 //!
 //! Spans: `acquire` (key, engine), `run` (key, engine, token). Events, all with target `distlock`: a wait that goes
 //! on (info, each 10 s) and its grant (info), an uncontended look over 10 ms (warn), 80 % (warn) and 100 % (warn) of `expect`, a renewal
@@ -26,6 +28,28 @@ use tracing::warn;
 
 use crate::driver::LostReason;
 use crate::key::Key;
+use crate::survey::Survey;
+
+/// Every metric, with what it means.
+pub const METRICS: &[(&str, &str)] = &[
+    ("distlock_attempts_total", "Looks at the engine."),
+    ("distlock_attempt_seconds", "How long a look took."),
+    ("distlock_wait_seconds", "From the call to the grant."),
+    ("distlock_hold_seconds", "From the grant to the release or loss."),
+    ("distlock_held", "Locks held now."),
+    ("distlock_waiting", "Callers waiting now."),
+    ("distlock_renewals_total", "Answers to renewals."),
+    ("distlock_lost_total", "Holds that ended without a release."),
+    (
+        "distlock_overdue_total",
+        "Holds that reached this part of the expected time.",
+    ),
+    ("distlock_dropped_total", "Guards dropped without a release."),
+    (
+        "distlock_pattern_wait_milliseconds_total",
+        "Waits by pattern of keys.",
+    ),
+];
 
 /// Longer than this is too slow for an uncontended look.
 pub(crate) const SLOW_ATTEMPT: Duration = Duration::from_millis(10);
@@ -39,6 +63,7 @@ static METADATA: Metadata<'static> = Metadata::new("distlock", Level::INFO, Some
 #[derive(Debug)]
 pub(crate) struct Observe {
     engine: &'static str,
+    survey: Option<Survey>,
     /// The recorder of the process, once it is known.
     global: OnceLock<Identity>,
     held: Series<Gauge>,
@@ -86,10 +111,11 @@ pub(crate) enum Renewed {
 }
 
 impl Observe {
-    pub(crate) fn new(engine: &'static str) -> Self {
+    pub(crate) fn new(engine: &'static str, survey: Option<Survey>) -> Self {
         let outcome = |name, value| Series::new(engine, name, Some(("outcome", value)));
         Self {
             engine,
+            survey,
             global: OnceLock::new(),
             held: Series::new(engine, "distlock_held", None),
             waiting: Series::new(engine, "distlock_waiting", None),
@@ -172,14 +198,39 @@ impl Observe {
         }
     }
 
-    pub(crate) fn granted(&self, waited: Duration) {
+    pub(crate) fn granted(&self, key: &Key, waited: Duration) {
         self.time(&self.wait_seconds, waited);
         self.gauge(&self.held, 1.0);
+        if let Some(survey) = &self.survey {
+            let labels = vec![
+                Label::new("engine", self.engine),
+                Label::new("pattern", survey.waited(key, waited)),
+            ];
+            let ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            let name = "distlock_pattern_wait_milliseconds_total";
+            with_recorder(|r| {
+                r.register_counter(&MetricKey::from_parts(name, labels), &METADATA)
+                    .increment(ms);
+            });
+        }
     }
 
-    pub(crate) fn ended(&self, held: Duration) {
+    /// The hold of `key` with this TTL, `renewed` or not, is over.
+    pub(crate) fn ended(&self, key: &Key, held: Duration, ttl: Duration, renewed: bool) {
         self.time(&self.hold_seconds, held);
         self.gauge(&self.held, -1.0);
+        if let Some(survey) = &self.survey {
+            survey.held(key, held, ttl, renewed);
+        }
+    }
+
+    /// A hold has reached this part of its expected time.
+    pub(crate) fn overdue(&self, percent: &'static str) {
+        self.count(&Series::new(
+            self.engine,
+            "distlock_overdue_total",
+            Some(("percent", percent)),
+        ));
     }
 
     /// Counts one more waiting caller until the result is dropped.

@@ -56,6 +56,8 @@ pub(crate) struct Settings {
     /// In whose name, if not the client's own.
     pub(crate) behalf: Option<uuid::Uuid>,
     pub(crate) listener: Option<Listener>,
+    /// The window of a `once`: a record may stay behind the release that long.
+    pub(crate) window: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             label: None,
             behalf: None,
             listener: None,
+            window: None,
         }
     }
 }
@@ -86,6 +89,14 @@ impl Settings {
 
     /// Refuses what cannot be kept, before any I/O.
     pub(crate) fn check(&self, ttl: Duration, mode: Mode, promises: &Promises) -> Result<(), Error> {
+        if let Some(window) = self.window {
+            self.supported(mode, promises)?;
+            in_range("window", window, promises)?;
+            if self.life == Life::Lease && ttl != window {
+                let why = format!("ttl {ttl:?} is not the window {window:?}, which it is with OnCrash::Skip");
+                return Err(Error::new(ErrorKind::InvalidConfig, why));
+            }
+        }
         check_ttl(ttl, promises)?;
         if let Wait::For(d) = self.wait {
             at_most("wait", d)?;
@@ -98,7 +109,7 @@ impl Settings {
                     "max_hold 0ns is not in 1ns to 366 days",
                 ));
             }
-            if self.min_hold > d {
+            if self.min_hold > d && self.window.is_none() {
                 let why = format!("min_hold {:?} is longer than max_hold {d:?}", self.min_hold);
                 return Err(Error::new(ErrorKind::InvalidConfig, why));
             }
@@ -130,6 +141,8 @@ impl Settings {
             ));
         } else if self.life == Life::Lease && !promises.lease_records {
             "leases that outlive their process (detachable)"
+        } else if self.window.is_some() && !promises.keep {
+            "once"
         } else if !self.min_hold.is_zero() && !promises.keep {
             "min_hold"
         } else {
@@ -145,12 +158,18 @@ impl Settings {
 
 /// Gives the TTL back if the engine offers it.
 pub(crate) fn check_ttl(ttl: Duration, promises: &Promises) -> Result<Duration, Error> {
-    let (least, most) = (*promises.ttl.start(), *promises.ttl.end());
-    if ttl < least || ttl > most.min(MAX_TTL) {
-        let why = format!("ttl {ttl:?} is not in {least:?} to {}", days(most.min(MAX_TTL)));
-        return Err(Error::new(ErrorKind::InvalidConfig, why));
-    }
+    in_range("ttl", ttl, promises)?;
     Ok(ttl)
+}
+
+/// Refuses a lifetime of a record that the engine does not offer.
+fn in_range(name: &str, d: Duration, promises: &Promises) -> Result<(), Error> {
+    let (least, most) = (*promises.ttl.start(), (*promises.ttl.end()).min(MAX_TTL));
+    if (least..=most).contains(&d) {
+        return Ok(());
+    }
+    let why = format!("{name} {d:?} is not in {least:?} to {}", days(most));
+    Err(Error::new(ErrorKind::InvalidConfig, why))
 }
 
 /// The most that is kept of a label or a reason, in bytes.

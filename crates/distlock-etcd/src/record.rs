@@ -88,6 +88,9 @@ impl Record {
         if !record.holder.mode.is_exclusive() {
             record.holder.token = None;
         }
+        if record.kept {
+            record.holder.owner.clear();
+        }
         record
     }
 

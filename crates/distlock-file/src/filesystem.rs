@@ -17,6 +17,16 @@ impl Kind {
     pub(crate) fn is_local(self) -> bool {
         self.local
     }
+
+    #[cfg(test)]
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        let (magic, name, local) = *KINDS.iter().find(|(_, known, _)| *known == name)?;
+        Some(Self {
+            name: Some(name),
+            magic,
+            local,
+        })
+    }
 }
 
 pub(crate) fn of(path: &Path) -> rustix::io::Result<Kind> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Severity};
+use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo};
 use distlock_core::{FencingToken, Key};
 
+use crate::doctor;
 use crate::driver::Shared;
 use crate::entry;
 use crate::place::Place;
@@ -104,31 +105,6 @@ impl Inspect for Shared {
     }
 
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
-        let place = self.place();
-        let mut found = Vec::new();
-        let damaged = (0..BUCKETS).filter(|b| place.table.read(*b).is_err()).count();
-        if damaged > 0 {
-            found.push(Finding {
-                severity: Severity::Error,
-                id: "file-damaged",
-                what: format!(
-                    "{damaged} of {BUCKETS} parts of {} are damaged",
-                    place.table.path().display()
-                ),
-                fix: "`break` a key of each, or remove the directory when nobody uses it".into(),
-            });
-        }
-        if !place.is_in_place() {
-            found.push(Finding {
-                severity: Severity::Error,
-                id: "file-removed",
-                what: format!(
-                    "{} was removed or replaced while in use",
-                    place.dir().path().display()
-                ),
-                fix: "restart what still holds locks in it".into(),
-            });
-        }
-        Ok(found)
+        doctor::examine(&self.place())
     }
 }

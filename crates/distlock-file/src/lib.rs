@@ -12,6 +12,7 @@ mod boot;
 mod claim;
 mod config;
 mod dir;
+mod doctor;
 mod driver;
 mod entry;
 mod fifo;

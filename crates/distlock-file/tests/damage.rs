@@ -100,7 +100,7 @@ async fn a_damaged_table_is_reported_never_trusted_and_can_be_cleared() {
     let e = b.contender(mutex("k")).look().await.unwrap_err();
     assert!(e.to_string().contains("damaged") && !e.retry, "{e}");
     let findings = b.driver.inspect().unwrap().doctor().await.unwrap();
-    assert_eq!(findings[0].id, "file-damaged");
+    assert!(findings.iter().any(|f| f.id == "file-damaged"), "{findings:?}");
     // Other keys are not concerned.
     assert!(b.contender(mutex("another")).look().await.unwrap().is_some());
     let key = Key::new("k").unwrap();

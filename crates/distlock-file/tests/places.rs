@@ -254,3 +254,48 @@ fn f87_pid_and_time_namespaces_share_a_directory() {
     there.kill();
     assert!(token(&also.hear(LONG)) > second);
 }
+
+async fn found(config: Config) -> Vec<&'static str> {
+    let client = client_of(config).unwrap();
+    let found = client.driver.inspect().unwrap().doctor().await.unwrap();
+    found.iter().map(|finding| finding.id).collect()
+}
+
+#[tokio::test]
+async fn the_doctor_finds_each_seeded_trouble_and_nothing_on_a_good_directory() {
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let good = base.path().join("good");
+    assert_eq!(found(Config::new(&good)).await, [""; 0]);
+
+    let tidied = tempfile::tempdir_in("/tmp").unwrap();
+    assert_eq!(
+        found(Config::new(tidied.path().join("locks"))).await,
+        ["file-tidied"]
+    );
+    let for_all = shared(&base.path().join("all"), Share::All);
+    assert_eq!(found(for_all).await, ["file-shared-with-all"]);
+    let open = base.path().join("open");
+    fs::create_dir(&open).unwrap();
+    chmod(&open, 0o777);
+    assert_eq!(found(Config::new(open.join("locks"))).await, ["file-parent"]);
+    chmod(&open, 0o1777);
+    assert_eq!(found(Config::new(open.join("locks"))).await, [""; 0], "sticky");
+
+    let client = client_of(Config::new(&good)).unwrap();
+    fs::rename(&good, base.path().join("moved")).unwrap();
+    let removed = client.driver.inspect().unwrap().doctor().await.unwrap();
+    assert_eq!(removed[0].id, "file-removed");
+
+    if !is_root() {
+        return skip("a volatile and a full file system", "needs root to mount one");
+    }
+    let small = base.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let Some(_mount) = Mount::tmpfs(&small, "size=8m,mode=700") else {
+        return skip("a volatile and a full file system", "cannot mount a tmpfs");
+    };
+    assert_eq!(found(Config::new(&small)).await, ["file-volatile"]);
+    let mut filler = fs::File::create(small.join("filler")).unwrap();
+    while std::io::Write::write_all(&mut filler, &[1; 4096]).is_ok() {}
+    assert_eq!(found(Config::new(&small)).await, ["file-volatile", "file-full"]);
+}

@@ -1,6 +1,7 @@
 //! Looking at locks, and breaking them.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Reached, Refusal};
@@ -207,6 +208,18 @@ impl Inspect for RedisDriver {
 
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
         doctor::examine(&self.0).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>, DriverError> {
+        let link = self.0.links.get().await?;
+        let mut time = Cmd::new();
+        time.arg("TIME");
+        let answer = link.ask(&time, self.0.links.patience()).await;
+        let answer = answer.map_err(|fault| fault.error)?;
+        let Ok((secs, micros)) = <(u64, u64)>::from_redis_value(answer) else {
+            return Ok(None);
+        };
+        Ok(SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(secs) + Duration::from_micros(micros)))
     }
 }
 

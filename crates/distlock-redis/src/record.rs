@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 use crate::names::hex;
 
+/// With what the name begins that a release or a break leaves in a holder's place.
+const NOBODY: [&str; 2] = ["kept:", "broken:"];
+
 /// What follows the token or the time in a record.
 pub(crate) fn tail(want: &Want) -> String {
     format!(" {}", About::of(want))
@@ -43,6 +46,9 @@ impl Record {
 
 /// A holder by its stored name, as `client` sees it, with what the record says if it is this holder's.
 pub(crate) fn holder(client: Uuid, stored: &str, mode: Mode, record: Option<&Record>) -> Holder {
+    if NOBODY.iter().any(|mark| stored.starts_with(mark)) {
+        return Holder::new("", mode);
+    }
     let Some(record) = record.filter(|r| r.is_of(stored)) else {
         let owner = stored.strip_suffix(":write").unwrap_or(stored);
         return About::default().holder(owner, mode, client);

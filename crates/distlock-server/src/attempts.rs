@@ -106,6 +106,7 @@ async fn answer_of(mut answer: watch::Receiver<Option<Answer>>) -> Answer {
 }
 
 /// What is left to do when a request is given up.
+#[expect(clippy::large_enum_variant, reason = "one at a time, taken apart at once")]
 pub(crate) enum Left {
     /// Nothing.
     Nothing,

@@ -1,5 +1,7 @@
 //! Looking at locks, and breaking them.
 
+use std::time::SystemTime;
+
 use async_trait::async_trait;
 use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo, Reached, Refusal};
 use distlock_core::{FencingToken, Key};
@@ -9,7 +11,7 @@ use crate::people;
 use crate::state::State;
 use crate::statement::{Arg, Verb};
 use crate::store::{Lane, unreadable};
-use crate::times::in_micros;
+use crate::times::{in_micros, micros};
 
 const TRIES: u32 = 20;
 
@@ -94,5 +96,11 @@ impl Inspect for RowDriver {
 
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
         crate::doctor::examine(&self.store).await
+    }
+
+    async fn time(&self) -> Result<Option<SystemTime>, DriverError> {
+        // A name that no key has: the answer is the time alone.
+        let state = self.store.look(&mut Lane::default(), "").await?;
+        Ok(SystemTime::UNIX_EPOCH.checked_add(micros(state.now)))
     }
 }

@@ -55,6 +55,10 @@ fn member(state: &State, member: &Member, client: Uuid) -> Holder {
 
 /// With the time since when it is there and until when it stays, by the server's clock.
 fn timed(mut holder: Holder, since: i64, until: i64, now: i64) -> Holder {
+    // A name that begins so is nobody's.
+    if holder.owner.starts_with('=') {
+        holder.owner.clear();
+    }
     holder.since = SystemTime::UNIX_EPOCH.checked_add(micros(since));
     holder.expires_in = Some(micros(until.saturating_sub(now)));
     holder

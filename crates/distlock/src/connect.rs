@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use distlock_core::memory::Memory;
-use distlock_core::{Builder, Client, Error, ErrorKind, Namespace, OnDisconnect};
+use distlock_core::{Builder, Client, Error, ErrorKind, Namespace, OnDisconnect, Survey};
 
 use crate::location::Location;
 
@@ -124,6 +124,13 @@ impl LocksBuilder {
     pub fn ttl(self, ttl: Duration) -> Self {
         Self {
             builder: self.builder.ttl(ttl),
+        }
+    }
+
+    /// Collects hold times and waits by pattern of keys.
+    pub fn survey(self, survey: &Survey) -> Self {
+        Self {
+            builder: self.builder.survey(survey),
         }
     }
 

@@ -15,6 +15,8 @@ mod connect;
     allow(dead_code)
 )]
 mod location;
+#[cfg(feature = "prometheus")]
+mod prometheus;
 #[cfg(feature = "sql")]
 pub mod sql;
 
@@ -26,11 +28,28 @@ pub use distlock_macros::{assert_locked, locked};
 
 pub use crate::attribute::install;
 pub use crate::connect::{Locks, LocksBuilder};
+#[cfg(feature = "prometheus")]
+pub use crate::prometheus::Prometheus;
 
 /// The README's code compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The guide's code compiles and runs.
+#[cfg(all(doctest, feature = "macros"))]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/quick-start.md")]
+    struct QuickStart;
+    #[doc = include_str!("../../../docs/guide/loss.md")]
+    struct Loss;
+    #[doc = include_str!("../../../docs/guide/granularity.md")]
+    struct Granularity;
+    #[doc = include_str!("../../../docs/guide/once-and-election.md")]
+    struct OnceAndElection;
+    #[doc = include_str!("../../../docs/guide/monitoring.md")]
+    struct Monitoring;
+}
 
 /// What the macros expand to; not an interface.
 #[doc(hidden)]

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use distlock::driver::{Break, Order};
-use distlock::{ErrorKind, Locks, Release};
+use distlock::{ErrorKind, Locks, OnCrash, Ran, Release, RunError};
+use distlock_fence::FencedFile;
 
 /// What every engine must give to whoever only knows its URL.
 async fn use_it(url: &str) {
@@ -82,7 +83,138 @@ async fn use_it(url: &str) {
     drop(both);
     let slot = a.semaphore("s", 2).acquire().await.unwrap();
     assert_eq!(slot.release().await.unwrap(), Release::Clean);
+    once(&a, &b).await;
+    table::check(a.capabilities());
+    stale_writes(&a, &b).await;
+    let probe = distlock::doctor::probe(&a, &b).await.unwrap();
+    assert_eq!(probe.findings, [], "{probe:?}");
+    if let Some(offset) = probe.clock {
+        assert!(
+            offset.by <= offset.within + Duration::from_millis(100),
+            "{offset}: the same host"
+        );
+    }
+    let tells = ["redis", "postgres", "mysql"].contains(&a.capabilities().engine);
+    assert_eq!(probe.clock.is_some(), tells, "{}", a.capabilities().engine);
     assert!(a.shutdown(wait).await && b.shutdown(wait).await);
+}
+
+/// The row of the engine in the guide.
+mod table {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use distlock::driver::{Death, Loss, Orders, Promises, TokenPromise, Wakes};
+
+    fn yes(yes: bool) -> &'static str {
+        if yes { "yes" } else { "no" }
+    }
+
+    fn time(d: Duration) -> String {
+        match d.as_secs() {
+            0 => format!("{} ms", d.as_millis()),
+            s if s >= 86_400 => format!("{} days", s / 86_400),
+            s => format!("{s} s"),
+        }
+    }
+
+    fn row(p: &Promises) -> String {
+        let order = match p.order {
+            Orders::Any => "any",
+            Orders::AnyOrFifo => "any or FIFO",
+            Orders::AlwaysFifo => "always FIFO",
+        };
+        let tokens = match p.token {
+            TokenPromise::None => "none".to_owned(),
+            TokenPromise::BestEffort { unless } => format!("grow unless {unless}"),
+            TokenPromise::Durable => "durable".to_owned(),
+        };
+        let wakes = match p.wakes {
+            Wakes::Notified => "by a notice",
+            Wakes::Paced => "by asking",
+        };
+        let loss = match p.loss {
+            Loss::BeforeRegrant => "before anybody else is granted",
+            Loss::OnNotice => "on notice",
+        };
+        let death = match p.death {
+            Death::AtOnce => "free at once",
+            Death::AtTtl => "free at its TTL",
+        };
+        let ttl = format!("{} to {}", time(*p.ttl.start()), time(*p.ttl.end()));
+        let (rw, slots, leases, keep) = (yes(p.shared), yes(p.slots), yes(p.lease_records), yes(p.keep));
+        format!(
+            "| {} | {order} | {rw} | {slots} | {tokens} | {wakes} | {loss} | {death} | {ttl} | {leases} | {keep} |",
+            p.engine
+        )
+    }
+
+    /// Fails when the guide says something else than the engine promises. `DISTLOCK_UPDATE_DOCS=1` writes it down.
+    pub(crate) fn check(p: &Promises) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/which-engine.md");
+        let guide = std::fs::read_to_string(&path).unwrap();
+        let (row, start) = (row(p), format!("| {} | ", p.engine));
+        if guide.lines().any(|line| line == row) {
+            return;
+        }
+        assert!(
+            std::env::var_os("DISTLOCK_UPDATE_DOCS").is_some(),
+            "the table in docs/guide/which-engine.md is stale; DISTLOCK_UPDATE_DOCS=1 writes\n{row}"
+        );
+        let mut lines: Vec<&str> = guide.lines().filter(|line| !line.starts_with(&start)).collect();
+        let rule = lines.iter().rposition(|line| line.starts_with("|---")).unwrap();
+        lines.insert(rule + 1, &row);
+        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    }
+}
+
+/// Of a hundred writes of former holders a gate refuses each, and without it each lands.
+async fn stale_writes(a: &Locks, b: &Locks) {
+    let dir = tempfile::tempdir().unwrap();
+    let (fenced, bare) = (
+        FencedFile::new(dir.path().join("fenced")),
+        dir.path().join("bare"),
+    );
+    let mut former = None;
+    let (mut refused, mut landed) = (0, 0);
+    for n in 0..=100 {
+        let locks = if n % 2 == 0 { a } else { b };
+        let guard = locks.mutex("fenced").fenced().acquire().await.unwrap();
+        let token = guard.token().unwrap();
+        let content = n.to_string();
+        fenced.replace(token, &content).unwrap();
+        std::fs::write(&bare, &content).unwrap();
+        if let Some(former) = former {
+            refused += u32::from(fenced.replace(former, "stale").is_err_and(|e| e.is_stale()));
+            std::fs::write(&bare, "stale").unwrap();
+            landed += u32::from(std::fs::read_to_string(&bare).unwrap() == "stale");
+        }
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("fenced")).unwrap(),
+            content
+        );
+        former = Some(token);
+        guard.release().await.unwrap();
+    }
+    assert_eq!((refused, landed), (100, 100));
+}
+
+/// At most once in a window, whoever calls, or a refusal where the engine cannot keep a record.
+async fn once(a: &Locks, b: &Locks) {
+    let hour = Duration::from_secs(3600);
+    for (on_crash, key) in [(OnCrash::Retry, "once:retry"), (OnCrash::Skip, "once:skip")] {
+        let body = async |_| Ok::<_, ()>(1);
+        let first = a.once(key, hour, on_crash).run(body).await;
+        let promised =
+            a.capabilities().keep && (a.capabilities().lease_records || on_crash == OnCrash::Retry);
+        if !promised {
+            assert!(matches!(first, Err(RunError::Lock(e)) if e.kind() == ErrorKind::Unsupported));
+            continue;
+        }
+        assert_eq!(first.unwrap(), Ran::Now(1));
+        let second = b.once(key, hour, on_crash).run(body).await.unwrap();
+        assert!(matches!(second, Ran::Already { .. }), "{on_crash:?}: {second:?}");
+    }
 }
 
 #[tokio::test]

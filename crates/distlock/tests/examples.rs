@@ -22,8 +22,15 @@ static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
 fn build() {
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "distlock", "--examples"]);
-    if cfg!(feature = "redis") {
-        build.args(["--features", "redis"]);
+    for (on, feature) in [
+        (cfg!(feature = "redis"), "redis"),
+        (cfg!(feature = "etcd"), "etcd"),
+        (cfg!(feature = "sql"), "sql"),
+        (cfg!(feature = "zookeeper"), "zookeeper"),
+    ] {
+        if on {
+            build.args(["--features", feature]);
+        }
     }
     // What cargo tells its tests would make build scripts of this build run again, and the next build theirs.
     for (name, _) in std::env::vars_os() {
@@ -189,4 +196,37 @@ mod on_redis {
         let play = example("fenced_writer", &["--unfenced", "--url", &redis.url()]);
         assert!(text(&play).contains("CORRUPT"), "{}", text(&play));
     }
+}
+
+/// The flash sale on the other engines: only the URL differs. A smaller one, since each purchase is a commit to a disk.
+#[allow(unused_macros, reason = "no engine with a server may be built in")]
+macro_rules! flash_sale_on {
+    ($($test:ident: $feature:literal, $start:expr;)*) => {$(
+        #[cfg(feature = $feature)]
+        #[test]
+        fn $test() {
+            use distlock_testkit::servers::or_skip;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            let Some(server) = or_skip(runtime.block_on($start)) else { return };
+            let sale = example(
+                "flash_sale",
+                &["--url", &server.url(), "--buyers", "240", "--stock", "24"],
+            );
+            assert!(
+                sale.status.success() && text(&sale).contains("sold 24, left 0: exact"),
+                "{}",
+                text(&sale)
+            );
+        }
+    )*};
+}
+
+flash_sale_on! {
+    the_flash_sale_is_exact_on_etcd: "etcd", distlock_testkit::servers::Etcd::start(1);
+    the_flash_sale_is_exact_on_zookeeper: "zookeeper", distlock_testkit::servers::ZooKeeper::start(1);
+    the_flash_sale_is_exact_on_postgres: "sql", distlock_testkit::servers::Postgres::start();
+    the_flash_sale_is_exact_on_mariadb: "sql", distlock_testkit::servers::MariaDb::start();
 }

@@ -12,8 +12,9 @@ use crate::exit::Exit;
 
 /// Acquires and releases, each task a free lock of its own.
 pub(crate) fn bench(common: &Common, args: &BenchArgs) -> Exit {
+    let common = common.at(args.url.as_deref());
     contact(
-        common,
+        &common,
         |_| Ok(()),
         async |session, locks, ()| {
             let say = &session.say;

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod brk;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
+pub(crate) mod elect;
 pub(crate) mod hold;
 pub(crate) mod inspect;
 pub(crate) mod lease;

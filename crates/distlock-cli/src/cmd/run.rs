@@ -1,10 +1,10 @@
 //! `distlock run` and `distlock try`: a command under a lock.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use distlock_core::Release;
 use distlock_core::driver::LostReason;
+use distlock_core::{OnCrash, Release};
 use serde_json::json;
 
 use crate::args::{Common, RunArgs};
@@ -19,6 +19,7 @@ use crate::say::Say;
 use crate::settings::{Session, Want};
 use crate::signals::Blocked;
 use crate::supervise::{Ended, Supervisor};
+use crate::textfile::{self, RunEnd};
 use crate::values::{OnLost, Wait};
 
 /// The most that a command gets to end after TERM, unless the user says otherwise.
@@ -26,9 +27,45 @@ const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// Runs it. To be called while the process has one thread.
 pub(crate) fn run(common: &Common, args: &RunArgs, only_try: bool) -> Exit {
+    outcome(common, args, only_try).exit
+}
+
+/// How a run ended, beyond its exit code, which may be the command's own.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) exit: Exit,
+    pub(crate) how: How,
+}
+
+/// What became of the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    NotRun,
+    /// Somebody else was at it, or it was done already.
+    Skipped,
+    Ran,
+    /// It was stopped, or not started, because the lock was lost.
+    Lost,
+}
+
+impl How {
+    pub(crate) const ALL: [Self; 4] = [Self::NotRun, Self::Skipped, Self::Ran, Self::Lost];
+}
+
+impl From<Exit> for Outcome {
+    fn from(exit: Exit) -> Self {
+        Self {
+            exit,
+            how: How::NotRun,
+        }
+    }
+}
+
+/// As [`run`], with what became of the command.
+pub(crate) fn outcome(common: &Common, args: &RunArgs, only_try: bool) -> Outcome {
     match prepare(common, args, only_try) {
         Ok(run) => run.go(),
-        Err(exit) => exit,
+        Err(exit) => exit.into(),
     }
 }
 
@@ -37,6 +74,12 @@ struct Run {
     session: Session,
     want: Want,
     kill_after: Option<Duration>,
+    metrics_file: Option<PathBuf>,
+    start: Start,
+}
+
+/// What is ready to start the command.
+struct Start {
     blocked: Blocked,
     guardian: Guardian,
     family: Family,
@@ -59,6 +102,13 @@ fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit>
         want.wait = Wait::Try;
     }
     let kill_after = args.kill_after.or(session.config.kill_after.map(|t| t.0));
+    if let (Some(window), Some(on_crash)) = (args.once_per, args.on_crash) {
+        if on_crash == OnCrash::Skip {
+            // The lease is the window; only a TTL that was asked for here contradicts that.
+            want.ttl = args.lock.ttl;
+        }
+        want = want.once_per(window, on_crash, say)?;
+    }
     check_kill_after(kill_after, &want, say)?;
     program::check(&program).map_err(|e| say.error(e.exit(), e, None))?;
 
@@ -81,10 +131,13 @@ fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit>
         session,
         want,
         kill_after,
-        blocked,
-        guardian,
-        family,
-        program,
+        metrics_file: args.metrics_file.clone(),
+        start: Start {
+            blocked,
+            guardian,
+            family,
+            program,
+        },
     })
 }
 
@@ -108,24 +161,57 @@ fn check_kill_after(kill_after: Option<Duration>, want: &Want, say: &Say) -> Res
 }
 
 impl Run {
-    fn go(self) -> Exit {
+    fn go(self) -> Outcome {
         let runtime = match runtime::current_thread() {
             Ok(runtime) => runtime,
             Err(e) => {
-                return self
-                    .session
-                    .say
-                    .error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+                let say = &self.session.say;
+                return say
+                    .error(Exit::ENGINE, format_args!("cannot start: {e}"), None)
+                    .into();
             }
         };
         runtime.block_on(self.main())
     }
 
-    async fn main(self) -> Exit {
+    async fn main(self) -> Outcome {
         let Self {
             session,
             want,
             kill_after,
+            metrics_file,
+            start,
+        } = self;
+        let started = Instant::now();
+        let mut granted = None;
+        let outcome = start.run(&session, &want, kill_after, &mut granted).await;
+        if let Some(path) = metrics_file {
+            let end = RunEnd {
+                exit: outcome.exit,
+                how: outcome.how,
+                waited: granted.unwrap_or_else(Instant::now).duration_since(started),
+                held: granted.map_or(Duration::ZERO, |at| at.elapsed()),
+            };
+            let key = want.names_json().join(",");
+            if let Err(e) = textfile::record(&path, &key, &end) {
+                let text = format_args!("warning: the run is not counted in {}: {e}", path.display());
+                session.say.note(text);
+            }
+        }
+        outcome
+    }
+}
+
+impl Start {
+    /// Obtains the lock and runs the command; notes when the lock was granted.
+    async fn run(
+        self,
+        session: &Session,
+        want: &Want,
+        kill_after: Option<Duration>,
+        granted: &mut Option<Instant>,
+    ) -> Outcome {
+        let Self {
             blocked,
             guardian,
             family,
@@ -135,25 +221,30 @@ impl Run {
         let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
         let (signals, guardian) = match (blocked.listen(), guardian.watch()) {
             (Ok(signals), Ok(guardian)) => (signals, guardian),
-            (Err(e), _) | (_, Err(e)) => return trouble(e),
+            (Err(e), _) | (_, Err(e)) => return trouble(e).into(),
         };
         let locks = tokio::select! {
             biased;
-            signal = signals.ending() => return Exit::signal(signal),
+            signal = signals.ending() => return Exit::signal(signal).into(),
             locks = session.engine.connect(want.label.as_deref()) => match locks {
                 Ok(locks) => locks,
-                Err(e) => return say.failure(&e, Exit::of_connect(&e)),
+                Err(e) => return say.failure(&e, Exit::of_connect(&e)).into(),
             },
         };
         let url = session.engine.public_url(&locks);
-        let held = match obtain(&locks, &url, &want, say, &signals).await {
+        let mut held = match obtain(&locks, &url, want, say, &signals).await {
             Ok(held) => held,
             Err(exit) => {
                 locks.shutdown(GOODBYE).await;
-                return exit;
+                let how = if want.skips(exit) {
+                    How::Skipped
+                } else {
+                    How::NotRun
+                };
+                return Outcome { exit, how };
             }
         };
-        let mut held = held;
+        *granted = Some(Instant::now());
         let supervisor = Supervisor {
             guardian: &guardian,
             signals: &signals,
@@ -166,15 +257,22 @@ impl Run {
             program: &program,
         };
         let ended = supervisor.run(&mut held).await;
+        if let Some((window, _)) = want.once
+            && ended.exit == Exit::OK
+            && let Err(e) = held.keep_for(window)
+        {
+            say.note(format_args!("warning: the run is not remembered: {e}"));
+        }
+        let how = if ended.by_loss { How::Lost } else { How::Ran };
         let exit = finish(ended, held, say).await;
         locks.shutdown(GOODBYE).await;
-        exit
+        Outcome { exit, how }
     }
 }
 
 /// Gives the lock back and says what has to be said.
 async fn finish(ended: Ended, held: Held, say: &Say) -> Exit {
-    let Ended { exit, lost } = ended;
+    let Ended { exit, lost, .. } = ended;
     if let Some(lost) = lost {
         // Stays on record as lost; what is left of it is removed.
         let _ = held.release().await;

@@ -6,11 +6,14 @@
     reason = "a test ends where something is wrong"
 )]
 
+mod elect;
 mod exit_codes;
 mod guardian;
+mod guide;
 mod hold;
 mod lease;
 mod nested;
+mod once;
 mod passing;
 mod place;
 mod reading;

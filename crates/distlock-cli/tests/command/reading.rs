@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::stage::{Running, Stage};
+use crate::stage::{Running, Stage, until};
 
 #[test]
 fn f101_prefixes_and_keys_are_literal() {
@@ -65,6 +65,82 @@ fn f86_ls_and_inspect_show_who_where_since_when_and_why() {
 }
 
 #[test]
+fn f86_break_takes_what_ls_shows_and_says_when_there_is_nothing() {
+    let stage = Stage::new();
+    let mut holder = stage.hold("stuck: a b");
+    let listed: serde_json::Value = serde_json::from_str(&stage.run(&["--json", "ls"]).out).unwrap();
+    let (key, token) = (&listed["key"], listed["holders"][0]["token"].to_string());
+    let args = [
+        "break",
+        key.as_str().unwrap(),
+        "--expect-token",
+        &token,
+        "--reason",
+        "gone",
+        "--now",
+    ];
+    let done = stage.run(&args);
+    assert!(
+        done.code == Some(0) && done.out.contains("taken from"),
+        "{done:?}"
+    );
+    assert_eq!(holder.code(), Some(79));
+    let nothing = stage.run(&["break", "never-heard-of", "--reason", "x"]);
+    assert!(
+        nothing.code == Some(0) && nothing.out.contains("nobody held it"),
+        "{nothing:?}"
+    );
+}
+
+#[test]
+fn f92_the_lease_is_as_long_as_asked_and_shown() {
+    let stage = Stage::new();
+    for (flags, most) in [
+        (&["acquire", "default"][..], 30_000),
+        (&["acquire", "--ttl", "5s", "short"], 5_000),
+    ] {
+        assert_eq!(stage.run(flags).code, Some(0));
+        let out = stage.run(&["--json", "inspect", flags.last().unwrap()]).out;
+        let lock: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let left = lock["holders"][0]["expires_in_ms"].as_u64().unwrap();
+        assert!(left <= most && left > most / 2, "{left} of {most}");
+    }
+    assert_eq!(stage.run(&["acquire", "--ttl", "1s", "k"]).code, Some(0));
+    until("the end of the lease", || stage.is_free("k").then_some(()));
+}
+
+#[test]
+fn f94_who_is_refused_sees_who_holds_also_as_json() {
+    let stage = Stage::new();
+    let reason = "deploy \"123\"\n\u{1b}[31m".to_owned() + &"x".repeat(10_000);
+    let mut command = stage.distlock(&["hold", "--no-stdin", "--label", "ci 7", "--reason", &reason, "k"]);
+    command.stdout(Stdio::piped());
+    let mut holder = Running::start(command);
+    holder.first_line();
+    let refused = stage.run(&["--json", "run", "--wait", "10ms", "k", "--", "true"]);
+    assert_eq!(refused.code, Some(75));
+    let event: serde_json::Value = serde_json::from_str(refused.err.lines().last().unwrap()).unwrap();
+    let seen = &event["holder"];
+    assert_eq!(
+        (&seen["label"], &seen["pid"]),
+        (&"ci 7".into(), &holder.pid().into())
+    );
+    let told = seen["reason"].as_str().unwrap();
+    assert!(
+        told.starts_with("deploy \"123\"") && told.len() < 1100,
+        "{} bytes",
+        told.len()
+    );
+    assert!(
+        seen["since"].is_string() && seen["expires_in_ms"].is_u64() && seen["token"].is_u64(),
+        "{seen}"
+    );
+    let people = stage.run(&["try", "k", "--", "true"]).err;
+    assert!(people.contains("ci 7") && !people.contains('\u{1b}'), "{people}");
+    assert_eq!(people.lines().count(), 2, "one line, and one of advice: {people}");
+}
+
+#[test]
 fn watching_shows_each_change() {
     let stage = Stage::new();
     let mut command = stage.distlock(&["--json", "ls", "--watch", "k"]);
@@ -83,9 +159,32 @@ fn doctor_conformance_and_bench_run() {
     let stage = Stage::new();
     let done = stage.run(&["doctor"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    let done = stage.run(&["conformance"]);
+    let json = stage.run(&["--json", "doctor", &stage.url()]);
+    let seen: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert!(
+        seen["hand_off_us"].is_u64() && seen["acquire"]["typical_us"].is_u64(),
+        "{seen}"
+    );
+    // Where tests keep their files, programs tidy up: a warning.
+    assert_eq!(seen["findings"][0]["id"], "file-tidied");
+    assert_eq!(stage.run(&["doctor", "--strict"]).code, Some(1));
+    let nobody = stage.run(&["doctor", "redis://127.0.0.1:1/"]);
+    assert_eq!(nobody.code, Some(125), "{nobody:?}");
+
+    let done = stage.run(&["conformance", &stage.url(), "--only", "release"]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert_eq!(done.out.lines().count(), 6);
+    assert!(done.out.contains("ok      release_in_every_state"), "{done:?}");
+    assert!(
+        done.out
+            .lines()
+            .any(|l| l.starts_with("safe release") && l.contains("yes")),
+        "{done:?}"
+    );
+    assert_eq!(done.out.lines().rev().take_while(|l| !l.is_empty()).count(), 8);
+    assert_eq!(
+        stage.run(&["conformance", "--only", "no such case"]).code,
+        Some(64)
+    );
     let done = stage.run(&["--json", "bench", "--time", "50ms", "--tasks", "2"]);
     let line: serde_json::Value = serde_json::from_str(&done.out).unwrap();
     assert!(line["operations"].as_u64().unwrap() > 0);

@@ -10,7 +10,7 @@ use crate::token::FencingToken;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner as the engine stores it.
+    /// The owner as the engine stores it. Empty for a record that nobody owns: see [`is_nobody`](Self::is_nobody).
     pub owner: String,
     /// How it holds, or wants to hold, the key.
     pub mode: Mode,
@@ -50,8 +50,19 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// Whether this is a record that a former holder left behind to keep others out (`min_hold`, `once`), or the grace
+    /// of a broken lock: nobody is at work.
+    pub fn is_nobody(&self) -> bool {
+        self.owner.is_empty()
+    }
+}
+
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_nobody() {
+            return f.write_str("nobody any more, but kept from others for some time");
+        }
         match (&self.label, self.pid) {
             (Some(label), _) => one_line(f, label)?,
             (None, Some(pid)) => write!(f, "pid {pid}")?,

@@ -1,13 +1,14 @@
 //! Looking at locks, breaking them, examining a deployment.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use super::{DriverError, Holder, Kind, Mode};
 use crate::clock::Clock;
+use crate::doctor::Finding;
 use crate::key::Key;
 use crate::token::FencingToken;
 
@@ -67,6 +68,14 @@ pub trait Inspect: fmt::Debug + Send + Sync {
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
         Ok(Vec::new())
     }
+
+    /// The wall clock of the server, where there is one that can be asked: for people, never for a lease.
+    ///
+    /// # Errors
+    /// Any [`DriverError`].
+    async fn time(&self) -> Result<Option<SystemTime>, DriverError> {
+        Ok(None)
+    }
 }
 
 /// The state of one lock.
@@ -114,38 +123,4 @@ pub struct Break {
     pub grace: Duration,
     /// Why; told to the holder where the engine can.
     pub reason: Option<String>,
-}
-
-/// One thing that the doctor found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// How bad it is.
-    pub severity: Severity,
-    /// A stable word for machines, such as `redis-eviction`.
-    pub id: &'static str,
-    /// What was found, with the value.
-    pub what: String,
-    /// What to change.
-    pub fix: String,
-}
-
-/// How bad a [`Finding`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Locks can be lost in a way that the setting could prevent.
-    Warning,
-    /// Locks will be lost, or do not work.
-    Error,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        })
-    }
 }

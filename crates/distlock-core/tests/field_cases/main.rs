@@ -4,8 +4,10 @@
 
 mod acquire;
 mod clock;
+mod election;
 mod naming;
 mod observability;
+mod once;
 mod reentrancy;
 mod release;
 mod renew;

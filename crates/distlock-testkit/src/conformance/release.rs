@@ -1,6 +1,6 @@
 //! Law 5: only the owner releases, in any state, any number of times.
 
-use distlock_core::driver::{Life, Mode, Released, Renewal, Want};
+use distlock_core::driver::{Holder, Life, Line, Mode, Released, Renewal, Standing, Want};
 
 use super::peer::Contender;
 use super::trial::{Proof, Trial, ensure, is_lost};
@@ -123,6 +123,22 @@ pub(super) async fn keep_leaves_a_record(t: &Trial) -> Proof {
     let renewal = a.renew(&holder).await?;
     ensure!(is_lost(&renewal), "renewing what was released said {renewal:?}");
     expect(&mut holder, Released::NotHeld, "what is kept").await?;
+    let mut passer = b.claim(Want {
+        line: Line::Never,
+        ..b.want(&key, Mode::Mutex)
+    })?;
+    match passer.look().await? {
+        Standing::Waiting { holder, .. } if b.now().since(before) < keep => {
+            let told = holder.as_ref().is_some_and(Holder::is_nobody);
+            ensure!(told, "what is kept is shown as held by {holder:?}");
+        }
+        Standing::Waiting { .. } => {}
+        Standing::Held(_) => {
+            let kept = b.now().since(before);
+            ensure!(kept >= keep, "kept for {kept:?}, not for {keep:?}");
+            passer.free().await?;
+        }
+    }
     waiter.acquire_within(keep + t.slack()).await?;
     let kept = b.now().since(before);
     ensure!(kept >= keep, "kept for {kept:?}, not for {keep:?}");

@@ -53,7 +53,8 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn add(&mut self, case: Case, outcome: Outcome, took: Duration) {
+    /// Adds a case that was [proved](super::prove), or was not.
+    pub fn add(&mut self, case: Case, outcome: Outcome, took: Duration) {
         self.cases.push((case, outcome, took));
     }
 

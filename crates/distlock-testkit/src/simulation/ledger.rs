@@ -19,7 +19,8 @@ pub(super) fn renewals(events: &[Event]) -> Vec<Violation> {
                 held.insert(hold, *valid_until);
             }
             Answer::Renewed(until) => {
-                if held.insert(hold, *until).is_none_or(|until| until <= event.at) {
+                let before = held.insert(hold, *until);
+                if before.is_none_or(|before| before <= event.at) {
                     found.push(Violation {
                         invariant: "law 4 renewal",
                         key: event.record.clone(),

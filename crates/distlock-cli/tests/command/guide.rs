@@ -1,0 +1,120 @@
+//! The guide: its pages are all in the book, its links lead somewhere, and its shell blocks run as they stand.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::stage::{Done, Stage};
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .canonicalize()
+        .unwrap()
+}
+
+/// All pages, relative to `docs`.
+fn pages(dir: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|e| e == "md") {
+            found.insert(path.strip_prefix(docs()).unwrap().display().to_string());
+        }
+    }
+}
+
+/// The targets of the links of a page, outside of its code.
+fn links(text: &str) -> Vec<String> {
+    let prose: String = text.split("```").step_by(2).collect();
+    let prose: String = prose.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target.to_owned()).collect()
+}
+
+#[test]
+fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
+    let mut all = BTreeSet::new();
+    pages(&docs(), &mut all);
+    let summary = std::fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
+    let listed: BTreeSet<String> = links(&summary).into_iter().filter(|l| !l.is_empty()).collect();
+    // Decisions are for those who change distlock.
+    let book = all
+        .iter()
+        .filter(|p| *p != "SUMMARY.md" && !p.starts_with("decisions/"))
+        .cloned();
+    let missing: Vec<String> = book.filter(|page| !listed.contains(page)).collect();
+    assert!(missing.is_empty(), "SUMMARY.md lacks {missing:?}");
+    let mut broken = Vec::new();
+    for page in all.iter().filter(|page| *page != "field-cases.md") {
+        let path = docs().join(page);
+        for link in links(&std::fs::read_to_string(&path).unwrap()) {
+            let target = link.split('#').next().unwrap();
+            let outside = target.is_empty() || target.contains("://");
+            if !outside && !path.parent().unwrap().join(target).exists() {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn a_broken_link_would_be_noticed() {
+    assert_eq!(
+        links("[a](b.md) `x](y)` [c](d#e)\n```\n[f](g)\n```\n[h](i)"),
+        ["b.md", "d#e", "i"]
+    );
+}
+
+/// The blocks of a page that are marked as shell.
+fn shell_blocks(text: &str) -> Vec<String> {
+    let blocks = text.split("```").skip(1).step_by(2);
+    blocks
+        .filter_map(|block| block.strip_prefix("sh\n").map(str::to_owned))
+        .collect()
+}
+
+/// Runs a block in a directory of its own, with small programs in place of the reader's.
+fn run(block: &str) -> Done {
+    let stage = Stage::new();
+    for name in ["report.sh", "deploy.sh", "scheduler"] {
+        std::fs::write(stage.path(name), "#!/bin/sh\nexit 0\n").unwrap();
+        std::fs::set_permissions(stage.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let distlock = stage.distlock(&[]);
+    let dir = Path::new(distlock.get_program()).parent().unwrap().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-eu", "-c", block]).current_dir(stage.path("."));
+    for (name, value) in distlock.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let path = std::env::var("PATH").unwrap();
+    shell
+        .env("PATH", format!("{}:{path}", dir.display()))
+        .stdin(Stdio::null());
+    Done::of(shell.output().unwrap())
+}
+
+#[test]
+fn the_shell_blocks_of_the_guide_run_as_they_stand() {
+    let mut all = BTreeSet::new();
+    pages(&docs(), &mut all);
+    let mut ran = 0;
+    for page in all
+        .iter()
+        .filter(|page| page.starts_with("guide/") || *page == "command.md")
+    {
+        for block in shell_blocks(&std::fs::read_to_string(docs().join(page)).unwrap()) {
+            let done = run(&block);
+            assert_eq!(done.code, Some(0), "{page}:\n{block}\n{done:?}");
+            ran += 1;
+        }
+    }
+    assert!(ran >= 8, "only {ran} blocks");
+}
