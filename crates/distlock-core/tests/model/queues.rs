@@ -59,7 +59,7 @@ fn one_at_a_time_whether_a_permit_is_dropped_or_passed_on() {
         let nth = AtomicU32::new(0);
         turns(vec![Mode::Mutex; 3], move |_, permit| {
             inside.at_most(1);
-            if nth.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+            if nth.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
                 drop(permit.pass());
             }
         });
