@@ -73,7 +73,13 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
     let asking = Arc::new(AtomicBool::new(false));
     loop {
         tokio::select! {
-            state = states.changed() => match state {
+            state = states.changed() => {
+                // A disconnection that was short may be told by the new connection alone.
+                if session.heard_since(silent_since) {
+                    silent_since = clock.now();
+                }
+                doubt = doubt.min(clock.now() + DOUBT);
+                match state {
                 SessionState::SyncConnected => {
                     session.connected();
                     // A hold is verified at once, and a waiter looks: events may have been missed meanwhile.
@@ -81,16 +87,13 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
                     beat();
                 }
                 SessionState::Disconnected => {
-                    if session.heard_since(silent_since) {
-                        silent_since = clock.now();
-                    }
-                    doubt = clock.now() + DOUBT;
                     session.disconnected();
                     shared.registry.ring_holders();
                 }
                 SessionState::ConnectedReadOnly => session.disconnected(),
                 _ => return,
-            },
+                }
+            }
             () = session.until_end() => return,
             () = clock.sleep_until(doubt) => {
                 let silent = !session.heard_since(silent_since);
