@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::OwnerId;
 use distlock_core::bell::Bell;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use zookeeper_client::EventType;
 
 use crate::session::Session;
@@ -97,6 +99,8 @@ pub(crate) struct Registry {
     members: Mutex<HashMap<OwnerId, Member>>,
     /// Holds so young that their nodes are not watched yet.
     young: Mutex<Vec<OwnerId>>,
+    /// Tells renewals that wait for an answer that holds were lost meanwhile.
+    losses: Notify,
 }
 
 impl Registry {
@@ -158,7 +162,18 @@ impl Registry {
         self.lock().remove(owner);
     }
 
+    /// Resolves after the next [`tell_losses`](Self::tell_losses), once enabled.
+    pub(crate) fn losses(&self) -> Notified<'_> {
+        self.losses.notified()
+    }
+
+    /// Holds were found to be lost.
+    pub(crate) fn tell_losses(&self) {
+        self.losses.notify_waiters();
+    }
+
     pub(crate) fn ring_all(&self) {
+        self.tell_losses();
         self.lock().values().for_each(|member| member.bell.ring());
     }
 

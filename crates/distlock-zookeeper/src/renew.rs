@@ -1,5 +1,6 @@
 //! Renewal: the session is the lease, so one request renews all holds.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
@@ -29,17 +30,38 @@ impl Shared {
         };
         let doubtful: Vec<_> = live
             .iter()
-            .map(|(_, hold, held)| (hold, held))
-            .filter(|(_, h)| !h.is_verified())
+            .filter(|(_, _, held)| !held.is_verified())
+            .map(|(_, hold, held)| (*hold, held.clone()))
             .collect();
         let sync = call.answer(call.client.sync("/"));
         let looks = join_all(doubtful.iter().map(|(_, held)| look(&call, held)));
-        let (synced, looks) = join(sync, looks).await;
+        // A connection may be silent for long; what is lost meanwhile is told at once.
+        let (synced, looks) = {
+            let mut asked = pin!(join(sync, looks));
+            loop {
+                let mut losses = pin!(self.registry.losses());
+                losses.as_mut().enable();
+                live.retain(|(at, _, held)| {
+                    let lost = over(held);
+                    if lost {
+                        answer(*at, Renewal::Lost(self.reason(held)));
+                    }
+                    !lost
+                });
+                if live.is_empty() {
+                    return;
+                }
+                tokio::select! {
+                    done = &mut asked => break done,
+                    () = losses => {}
+                }
+            }
+        };
         let looked = looks.into_iter().collect::<Result<(), DriverError>>();
         self.watches.settle().await;
         for (hold, held) in doubtful {
             if held.start_watch() && !held.is_gone() {
-                self.watches.wait(held.clone().watch(hold.want.bell.clone()));
+                self.watches.wait(held.watch(hold.want.bell.clone()));
             }
         }
         let failed = synced.map_err(fault).and(looked).is_err();

@@ -15,9 +15,12 @@ use crate::witness::testify;
 /// Between two attempts to get a new session.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How long nothing may be heard after a disconnection before somebody else is asked whether our nodes exist, and
-/// then how often.
+/// How soon a heartbeat must be answered in the first time after a disconnection; else somebody else is asked whether
+/// our nodes exist.
 const DOUBT: Duration = Duration::from_millis(250);
+/// That first time. A connection that was made while somebody else took the session over may be forgotten by the
+/// server when the session is closed: it stays open, and nothing is answered.
+const WATCHFUL: Duration = Duration::from_secs(3);
 
 pub(crate) async fn supervise(shared: Arc<Shared>, mut session: Arc<Session>) {
     loop {
@@ -68,12 +71,19 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
     let Some(mut states) = session.states() else {
         return;
     };
-    // Since when an answer is waited for, after a disconnection, and when to ask somebody else.
-    let (mut silent_since, mut doubt) = (clock.now(), Moment::FAR);
+    // When the latest heartbeat was sent whose answer matters, when to look for it, and until when to go on so.
+    let (mut asked, mut doubt, mut watchful) = (clock.now(), Moment::FAR, clock.now());
     let asking = Arc::new(AtomicBool::new(false));
     loop {
         tokio::select! {
-            state = states.changed() => match state {
+            state = states.changed() => {
+                // A disconnection that was short may be told by the new connection alone.
+                if session.heard_since(asked) {
+                    asked = clock.now();
+                }
+                doubt = doubt.min(clock.now() + DOUBT);
+                watchful = clock.now() + WATCHFUL;
+                match state {
                 SessionState::SyncConnected => {
                     session.connected();
                     // A hold is verified at once, and a waiter looks: events may have been missed meanwhile.
@@ -81,26 +91,28 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
                     beat();
                 }
                 SessionState::Disconnected => {
-                    if session.heard_since(silent_since) {
-                        silent_since = clock.now();
-                    }
-                    doubt = clock.now() + DOUBT;
                     session.disconnected();
                     shared.registry.ring_holders();
                 }
                 SessionState::ConnectedReadOnly => session.disconnected(),
                 _ => return,
-            },
+                }
+            }
             () = session.until_end() => return,
             () = clock.sleep_until(doubt) => {
-                let silent = !session.heard_since(silent_since);
-                doubt = if silent { clock.now() + DOUBT } else { Moment::FAR };
+                let silent = !session.heard_since(asked);
                 if silent && !asking.swap(true, Ordering::AcqRel) {
                     let (shared, session, asking) = (shared.clone(), session.clone(), asking.clone());
                     shared.engine.clone().spawn(async move {
                         testify(&shared, &session).await;
                         asking.store(false, Ordering::Release);
                     });
+                }
+                doubt = Moment::FAR;
+                if silent || clock.now() < watchful {
+                    asked = clock.now();
+                    doubt = asked + if silent { DOUBT * 2 } else { DOUBT };
+                    beat();
                 }
             }
             () = clock.sleep(session.timeout() / 5) => beat(),

@@ -56,6 +56,7 @@ async fn look(shared: &Shared, session: &Arc<Session>) -> Result<(), DriverError
             Err(e) => return Err(fault(e)),
         }
     }
+    shared.registry.tell_losses();
     if left == 0 {
         // Nothing of it is left: a new session is better than waiting for this one to be told.
         session.end();
