@@ -1,6 +1,7 @@
 //! Processes that contend on PostgreSQL and MariaDB, are killed and stopped, or have clocks that are wrong: the short
 //! form of `scripts/torture postgres` and `scripts/torture mysql`.
 
+#![expect(clippy::print_stdout, reason = "the report of a run is for people")]
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

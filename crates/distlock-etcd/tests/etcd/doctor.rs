@@ -9,9 +9,6 @@ use crate::cluster::{MS, client, config, ctl, until};
 async fn found(config: Config) -> Vec<&'static str> {
     let client = client(config, "ns").await;
     let found = client.doctor().await.unwrap();
-    for finding in &found {
-        println!("{}: {} ({})", finding.id, finding.what, finding.fix);
-    }
     let mut ids: Vec<_> = found.into_iter().map(|finding| finding.id).collect();
     // What is told of the version that happens to be installed.
     ids.retain(|id| *id != "etcd-version");

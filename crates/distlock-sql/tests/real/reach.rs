@@ -13,9 +13,10 @@ const SEC: Duration = Duration::from_secs(1);
 
 fn trusting(server: &Server, authority: &Certificates) -> Config {
     let mut config = server.config();
-    let mut tls = Tls::default();
-    tls.ca = Some(authority.ca());
-    config.tls = Some(tls);
+    config.tls = Some(Tls {
+        ca: Some(authority.ca()),
+        ..Tls::default()
+    });
     config
 }
 

@@ -11,9 +11,6 @@ const SESSION: Duration = Duration::from_secs(8);
 async fn found(hosts: &[String], session: Duration) -> Vec<&'static str> {
     let client = client(config(hosts, session)).await;
     let found = client.doctor().await.unwrap();
-    for finding in &found {
-        println!("{}: {} ({})", finding.id, finding.what, finding.fix);
-    }
     found.into_iter().map(|finding| finding.id).collect()
 }
 
