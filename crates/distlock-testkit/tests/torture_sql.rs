@@ -1,8 +1,8 @@
 //! Processes that contend on PostgreSQL and MariaDB, are killed and stopped, or have clocks that are wrong: the short
 //! form of `scripts/torture postgres` and `scripts/torture mysql`.
 
-#![expect(clippy::print_stdout, reason = "the report of a run is for people")]
 #![allow(clippy::unwrap_used)]
+#![expect(clippy::print_stdout, reason = "the report of a run is for people")]
 
 use std::path::Path;
 use std::sync::Arc;
