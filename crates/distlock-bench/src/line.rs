@@ -113,7 +113,8 @@ async fn requests(locks: &Locks, waiters: usize, turns: u64, count: impl AsyncFn
             })
         })
         .collect();
-    let pause = || tokio::time::sleep(Duration::from_millis(2));
+    // A look reads the whole line.
+    let pause = || tokio::time::sleep(Duration::from_millis(50));
     while locks.inspect(&key).await.map_or(0, |info| info.waiters.len()) < waiters {
         pause().await;
     }

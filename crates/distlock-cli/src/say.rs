@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::exit::Exit;
 use crate::sys;
+use crate::waiting::describe;
 
 /// Where messages go.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Say {
         if error.is_contention() && self.quiet {
             return exit;
         }
-        self.print_error(chain(error), hint.as_deref());
+        self.print_error(told(error), hint.as_deref());
         exit
     }
 
@@ -169,6 +170,17 @@ fn coloured(word: &str, colour: AnsiColors) -> String {
         word.to_owned()
     } else {
         word.color(colour).to_string()
+    }
+}
+
+/// The error for people: a refusal with what there is to know of the holder.
+fn told(error: &Error) -> String {
+    match (error.key(), error.holder()) {
+        (Some(key), Some(holder)) if error.is_contention() => {
+            let holder = describe(holder);
+            one_line(&format!("lock {key:?}: {}; held by {holder}", error.message()))
+        }
+        _ => chain(error),
     }
 }
 

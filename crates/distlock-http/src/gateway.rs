@@ -106,7 +106,8 @@ impl Gateway {
             http,
             clock: engine.clock().clone(),
             bases: bases.collect::<Result<_, _>>()?,
-            current: AtomicUsize::new(0),
+            // Clients spread over the gateways.
+            current: AtomicUsize::new(engine.owners().client().as_u64_pair().1 as usize),
             namespace: part(engine.namespace().as_str()),
             client: engine.owners().client(),
             token: token(config)?,

@@ -217,7 +217,17 @@ impl Chronicle {
     /// A lease turned out to be over when it should have been renewed or released.
     pub(crate) fn lost(&self, namespace: &str, key: &str, handle: &str, reason: Option<&'static str>) {
         let label = self.forget(handle);
+        // A break that went this way was told when it happened.
+        if reason == Some("broken") && self.was_broken(namespace, key) {
+            return;
+        }
         self.event(namespace, "lost", key, label, reason.map(str::to_owned), None);
+    }
+
+    fn was_broken(&self, namespace: &str, key: &str) -> bool {
+        let inner = self.lock();
+        let losses = inner.spaces.get(namespace).map(|space| &space.losses);
+        losses.is_some_and(|losses| losses.iter().take(20).any(|e| e.what == "broken" && e.key == key))
     }
 
     /// Looks for leases that were not renewed in time, here or elsewhere.

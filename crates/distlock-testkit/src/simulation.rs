@@ -3,6 +3,9 @@
 //! Everything that is random comes from the seed and everything runs on one thread, so a seed that fails replays
 //! exactly. What the clients saw is a [`History`], judged by the same checkers as runs against real servers; what the
 //! engine saw is judged beside it.
+//!
+//! A simulation over the memory engine cannot see what only the file engine has, its root word: that one is
+//! model-checked (`crates/distlock-file/src/model.rs`).
 
 mod ledger;
 

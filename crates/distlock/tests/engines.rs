@@ -149,8 +149,14 @@ mod table {
         )
     }
 
+    /// What is made of other engines (a service, a quorum) promises what those do, and has no row.
+    const ROWS: [&str; 7] = ["memory", "file", "redis", "postgres", "mysql", "etcd", "zookeeper"];
+
     /// Fails when the guide says something else than the engine promises. `DISTLOCK_UPDATE_DOCS=1` writes it down.
     pub(crate) fn check(p: &Promises) {
+        if !ROWS.contains(&p.engine) {
+            return;
+        }
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/which-engine.md");
         let guide = std::fs::read_to_string(&path).unwrap();
         let (row, start) = (row(p), format!("| {} | ", p.engine));

@@ -55,7 +55,7 @@ fn f96_a_refusal_is_one_clear_line_with_advice() {
     let _holder = stage.hold("k");
     let done = stage.run(&["try", "k", "--", "true"]);
     let first = done.err.lines().next().unwrap();
-    for word in ["\"k\"", "held by", "pid"] {
+    for word in ["\"k\"", "held by", "pid", ", for ", ", lease ends in "] {
         assert!(first.contains(word), "{word}: {}", done.err);
     }
     assert!(done.err.contains("distlock inspect"), "{}", done.err);

@@ -124,15 +124,20 @@ async fn a_body_that_returns_its_transaction_is_committed_before_the_release() {
         .run_then_commit(async |_| Err::<((), ()), _>("body"), never);
     assert!(matches!(failed.await, Err(RunError::Body("body"))));
     assert!(b.mutex("k").try_acquire().await.unwrap().is_some());
-    let never = async |(): ()| panic!("nothing to commit");
+    let clock = a.clock().clone();
     let lost = a.mutex("k").ttl(MS(100)).renew(Renew::Never).run_then_commit(
-        async |_| {
-            time.advance(MS(500)).await;
+        async move |_| {
+            clock.sleep(MS(500)).await;
             Ok::<_, &str>(((), ()))
         },
-        never,
+        async |(): ()| panic!("nothing to commit"),
     );
-    assert!(matches!(lost.await, Err(RunError::Lost { value: None, .. })));
+    let lost = tokio::spawn(lost);
+    time.advance(MS(1000)).await;
+    assert!(matches!(
+        lost.await.unwrap(),
+        Err(RunError::Lost { value: None, .. })
+    ));
 }
 
 #[tokio::test]

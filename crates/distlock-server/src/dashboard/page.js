@@ -51,6 +51,7 @@ async function ask(path, { query, body, signal } = {}) {
 
 let pause = 500;
 let following = null;
+let looking = 0;
 
 async function follow() {
   following = new AbortController();
@@ -58,6 +59,7 @@ async function follow() {
   try {
     state.engine = await (await ask("/v1/engine", { signal: own.signal })).json();
     shown();
+    look();
     const reply = await ask("/v1/watch", { signal: own.signal });
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -94,9 +96,9 @@ function restart() {
   following = null;
   pause = 500;
   Object.assign(state, { locks: null, activity: null, lock: null });
+  looking++;
   render();
   follow();
-  look();
 }
 
 function told(event) {
@@ -127,7 +129,6 @@ function offline(why, again = true, engine = false) {
 }
 
 // What is asked for now and then: history, and the lock that is looked at.
-let looking = 0;
 async function look() {
   const own = ++looking;
   while (own === looking) {
@@ -404,7 +405,7 @@ document.addEventListener("keydown", (event) => {
   const rows = [...$("locks").querySelectorAll("a")];
   const step = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 }[event.key];
   if (event.key === "/" && !typing && chosen() === null) { event.preventDefault(); $("search").focus(); }
-  else if (event.key === "b" && !typing && !$("break").hidden && !$("break").disabled && chosen() !== null) $("break").click();
+  else if (event.key === "b" && !typing && !$("break").hidden && !$("break").disabled && chosen() !== null) { event.preventDefault(); $("break").click(); }
   else if (step && rows.length && chosen() === null && !(typing && event.key.length === 1)) {
     event.preventDefault();
     const at = rows.indexOf(document.activeElement);
@@ -416,4 +417,3 @@ document.addEventListener("keydown", (event) => {
 setInterval(() => !document.hidden && render(), 1000);
 render();
 follow();
-look();

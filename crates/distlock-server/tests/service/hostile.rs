@@ -195,3 +195,32 @@ async fn answers_give_a_page_no_chance() {
     assert!(!policy.contains("unsafe"), "{policy}");
     gateway.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_are_in_nobodys_way_and_are_ended() {
+    let gateway = Gateway::with("memory:", |config| config.limits.head = Duration::from_secs(2)).await;
+    let mut idle = Vec::new();
+    for _ in 0..1500 {
+        idle.push(TcpStream::connect(gateway.at).await.unwrap());
+    }
+    let started = std::time::Instant::now();
+    gateway
+        .post("/v1/locks/hostile:idle/acquire", json!({}))
+        .await
+        .ok();
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+    let ended = async {
+        for mut stream in idle {
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(15), ended)
+        .await
+        .expect("idle connections are ended");
+    gateway.stop().await;
+}

@@ -99,11 +99,7 @@ both! {
         let address = server.address();
         let ended = match dialect {
             Dialect::Postgres => {
-                let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-                    'BEGIN PERFORM pg_sleep(60); RETURN NULL; END'; \
-                    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON commits DEFERRABLE INITIALLY DEFERRED \
-                    FOR EACH ROW EXECUTE FUNCTION slow()";
-                server.sql(slow).await;
+                server.commits_slowly("commits").await;
                 let kill = async {
                     server.sees("SELECT 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'").await;
                     server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'").await;

@@ -82,11 +82,7 @@ both! {
         let acquiring = || tokio::spawn(a.mutex("mid-commit").ttl(20 * SEC).wait(30 * SEC).acquire());
         let acquired = match dialect {
             Dialect::Postgres => {
-                let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS \
-                    'BEGIN PERFORM pg_sleep(60); RETURN NULL; END'; \
-                    CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON distlock_locks DEFERRABLE INITIALLY DEFERRED \
-                    FOR EACH ROW EXECUTE FUNCTION slow()";
-                server.sql(slow).await;
+                server.commits_slowly("distlock_locks").await;
                 let acquired = acquiring();
                 kill_the_acquisition(&server, dialect).await;
                 // It may have been asked again meanwhile.

@@ -39,6 +39,16 @@ impl Server {
         })
     }
 
+    /// Makes PostgreSQL sleep for a minute in each commit of an insertion into this table.
+    pub(crate) async fn commits_slowly(&self, table: &str) {
+        let slow = format!(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NULL; END'; \
+             CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON {table} DEFERRABLE INITIALLY DEFERRED \
+             FOR EACH ROW EXECUTE FUNCTION slow()"
+        );
+        self.sql(&slow).await;
+    }
+
     /// Polls until an administrator sees a row.
     pub(crate) async fn sees(&self, query: &str) {
         let seen = eventually(Duration::from_secs(20), async || {

@@ -75,6 +75,19 @@ impl Report {
         this
     }
 
+    /// Prints the table; for tests.
+    ///
+    /// # Panics
+    /// When anything was found wrong, saying where the histories are kept.
+    #[allow(clippy::print_stdout)]
+    pub fn prove(mut self) {
+        println!("{self}");
+        if let Some(dir) = self.keep() {
+            let (_, failed) = self.counts();
+            panic!("{failed} failed; the histories are kept in {}", dir.display());
+        }
+    }
+
     /// How many checks passed, and how many failed.
     pub fn counts(&self) -> (usize, usize) {
         let failed = self.checks.iter().filter(|(_, found)| !found.is_empty()).count();
