@@ -54,6 +54,42 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The line of `run` and `try` without that word. Scripts start these two all day; to build the definitions of all
+/// the others takes longer than to obtain the lock.
+#[derive(Debug, Parser)]
+#[command(name = "distlock")]
+struct RunLine {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+impl Cli {
+    /// Parses the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it; or the help, or the version, that was asked for.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let mut words: Vec<OsString> = std::env::args_os().collect();
+        let command = match words.get(1).and_then(|word| word.to_str()) {
+            Some("run") => Command::Run as fn(RunArgs) -> Command,
+            Some("try") => Command::Try,
+            _ => return Self::try_parse_from(words),
+        };
+        let word = words.remove(1);
+        if let Ok(line) = RunLine::try_parse_from(&words) {
+            return Ok(Self {
+                common: line.common,
+                command: command(line.args),
+            });
+        }
+        // Parsed as a whole for the message.
+        words.insert(1, word);
+        Self::try_parse_from(words)
+    }
+}
+
 /// What every subcommand takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
