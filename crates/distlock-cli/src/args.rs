@@ -148,14 +148,18 @@ pub(crate) enum Command {
     /// Take a lease that no process keeps alive, and print its handle
     Acquire(AcquireArgs),
     /// Renew a lease for another TTL
+    #[command(override_usage = "distlock renew [OPTIONS] <HANDLE>")]
     Renew(RenewArgs),
     /// Give a lease back
+    #[command(override_usage = "distlock release [OPTIONS] <HANDLE>")]
     Release(ReleaseArgs),
     /// List locks
     Ls(LsArgs),
     /// Show who holds a lock, and who waits for it
+    #[command(override_usage = "distlock inspect [OPTIONS] <KEY>")]
     Inspect(InspectArgs),
     /// Take a lock away from its holders
+    #[command(override_usage = "distlock break [OPTIONS] --reason <TEXT> <KEY>")]
     Break(BreakArgs),
     /// Serve the locks over HTTP, with a page that shows them
     Serve(crate::cmd::serve::ServeArgs),

@@ -3,6 +3,9 @@
 //! `main` does as little as it can before the guardian is forked: parse, check, fork. Runtime, threads and engine
 //! come after that.
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+compile_error!("the command needs Linux: signalfd, sub-reapers, parent-death signals, abstract sockets");
+
 mod args;
 mod cmd;
 mod config;
@@ -12,6 +15,7 @@ mod guardian;
 mod held;
 mod log;
 mod manual;
+mod mistake;
 mod obtain;
 mod program;
 mod reenter;
@@ -40,6 +44,9 @@ fn main() -> ExitCode {
             // Help and version are asked for; all else is a mistake, for which sysexits.h has 64.
             let exit = if e.use_stderr() { Exit::USAGE } else { Exit::OK };
             let _ = e.print();
+            if let Some(hint) = mistake::meant(&e, std::env::args_os().skip(1)) {
+                say::advise(hint);
+            }
             return exit.into();
         }
     };

@@ -13,7 +13,8 @@ use crate::config::Config;
 use crate::dir::Dir;
 use crate::fifo::Fifos;
 use crate::peers::Peers;
-use crate::rule::Wake;
+use crate::rule::{Unheard, Wake};
+use crate::stopped::is_stopped;
 use crate::table::Table;
 
 /// An open directory of locks.
@@ -145,22 +146,24 @@ impl Place {
         listeners.tasks.push((id, task));
     }
 
-    /// Wakes those whom a commit chose; returns the processes that turned out to be dead.
-    pub(crate) fn wake(&self, wakes: &[Wake]) -> Vec<u128> {
-        let mut dead = Vec::new();
+    /// Wakes those whom a commit chose; returns those who turned out to be dead, or stopped.
+    pub(crate) fn wake(&self, wakes: &[Wake]) -> Unheard {
+        let mut unheard = Unheard::default();
         for wake in wakes.iter().filter(|w| w.process != 0) {
             if let Neighbour::Live(bells) = neighbour(wake.process) {
                 bells.ring(wake.claim);
                 continue;
             }
             match self.fifos.send(wake.process, wake.claim) {
+                // Looked at after the ring, when a waiter that is awake is on its way already.
+                Ok(true) if wake.pid != 0 && is_stopped(wake.pid) => unheard.stopped.push(*wake),
                 Ok(true) => {}
-                Ok(false) if dead.contains(&wake.process) => {}
-                Ok(false) => dead.push(wake.process),
+                Ok(false) if unheard.dead.contains(&wake.process) => {}
+                Ok(false) => unheard.dead.push(wake.process),
                 Err(e) => tracing::warn!(error = %e, "cannot wake a waiter; it will be late"),
             }
         }
-        dead
+        unheard
     }
 
     /// Ends this client's life in the directory.
