@@ -54,6 +54,42 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// The line of `run` and `try` without that word. Scripts start these two all day; to build the definitions of all
+/// the others takes longer than to obtain the lock.
+#[derive(Debug, Parser)]
+#[command(name = "distlock")]
+struct RunLine {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    args: RunArgs,
+}
+
+impl Cli {
+    /// Parses the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it; or the help, or the version, that was asked for.
+    pub(crate) fn of_process() -> Result<Self, clap::Error> {
+        let mut words: Vec<OsString> = std::env::args_os().collect();
+        let command = match words.get(1).and_then(|word| word.to_str()) {
+            Some("run") => Command::Run as fn(RunArgs) -> Command,
+            Some("try") => Command::Try,
+            _ => return Self::try_parse_from(words),
+        };
+        let word = words.remove(1);
+        if let Ok(line) = RunLine::try_parse_from(&words) {
+            return Ok(Self {
+                common: line.common,
+                command: command(line.args),
+            });
+        }
+        // Parsed as a whole for the message.
+        words.insert(1, word);
+        Self::try_parse_from(words)
+    }
+}
+
 /// What every subcommand takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
@@ -112,14 +148,18 @@ pub(crate) enum Command {
     /// Take a lease that no process keeps alive, and print its handle
     Acquire(AcquireArgs),
     /// Renew a lease for another TTL
+    #[command(override_usage = "distlock renew [OPTIONS] <HANDLE>")]
     Renew(RenewArgs),
     /// Give a lease back
+    #[command(override_usage = "distlock release [OPTIONS] <HANDLE>")]
     Release(ReleaseArgs),
     /// List locks
     Ls(LsArgs),
     /// Show who holds a lock, and who waits for it
+    #[command(override_usage = "distlock inspect [OPTIONS] <KEY>")]
     Inspect(InspectArgs),
     /// Take a lock away from its holders
+    #[command(override_usage = "distlock break [OPTIONS] --reason <TEXT> <KEY>")]
     Break(BreakArgs),
     /// Serve the locks over HTTP, with a page that shows them
     Serve(crate::cmd::serve::ServeArgs),

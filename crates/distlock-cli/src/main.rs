@@ -3,6 +3,9 @@
 //! `main` does as little as it can before the guardian is forked: parse, check, fork. Runtime, threads and engine
 //! come after that.
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+compile_error!("the command needs Linux: signalfd, sub-reapers, parent-death signals, abstract sockets");
+
 mod args;
 mod cmd;
 mod config;
@@ -12,6 +15,7 @@ mod guardian;
 mod held;
 mod log;
 mod manual;
+mod mistake;
 mod obtain;
 mod program;
 mod reenter;
@@ -28,18 +32,21 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_process() {
         Ok(cli) => cli,
         Err(e) => {
             // Help and version are asked for; all else is a mistake, for which sysexits.h has 64.
             let exit = if e.use_stderr() { Exit::USAGE } else { Exit::OK };
             let _ = e.print();
+            if let Some(hint) = mistake::meant(&e, std::env::args_os().skip(1)) {
+                say::advise(hint);
+            }
             return exit.into();
         }
     };

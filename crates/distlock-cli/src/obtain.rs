@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::held::Held;
 use crate::reenter::{self, Entry};
-use crate::say::Say;
+use crate::say::{Say, rounded};
 use crate::settings::Want;
 use crate::signals::Signals;
 use crate::values::Wait;
@@ -128,13 +128,6 @@ fn already_done(e: &Error, want: &Want, say: &Say) -> Exit {
 
 fn millis(d: Duration) -> u64 {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A duration for people: no more than a tenth of a second.
-pub(crate) fn rounded(d: Duration) -> humantime::FormattedDuration {
-    let step = if d < Duration::from_secs(10) { 100 } else { 1000 };
-    let ms = u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-    humantime::format_duration(Duration::from_millis(ms / step * step))
 }
 
 async fn take_all(client: &Client, engine: &str, want: &Want) -> Result<Held, Refused> {

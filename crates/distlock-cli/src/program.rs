@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::exit::Exit;
+use crate::say::quote;
 
 /// Why a command cannot be run.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +18,15 @@ pub(crate) enum CannotRun {
 }
 
 impl CannotRun {
+    /// What was probably meant.
+    pub(crate) fn hint(&self, program: &OsStr) -> Option<String> {
+        let words = program.as_bytes().iter().any(u8::is_ascii_whitespace);
+        (words && matches!(self, Self::NotFound(_))).then(|| {
+            let line = quote(&program.to_string_lossy());
+            format!("it was taken as one word; for a line of shell write: sh -c {line}")
+        })
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::NotFound(_) => Exit::NOT_FOUND,

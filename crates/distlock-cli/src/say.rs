@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::os::fd::RawFd;
+use std::time::Duration;
 
 use distlock_core::driver::Holder;
 use distlock_core::{Error, ErrorKind};
@@ -37,9 +38,13 @@ impl Say {
         }
     }
 
-    /// Advice names the engine by this, as the user wrote it.
+    /// Advice names the engine by this, as the user wrote it on the command line. What the environment says need not
+    /// be repeated, and a password must not be.
     pub(crate) fn with_url(mut self, url: Option<String>) -> Self {
-        self.url = url;
+        let from_environment = std::env::var("DISTLOCK_URL").ok();
+        self.url = url
+            .filter(|url| Some(url) != from_environment.as_ref())
+            .map(|url| if url.contains('@') { "URL".into() } else { url });
         self
     }
 
@@ -108,7 +113,7 @@ impl Say {
         let mut err = std::io::stderr();
         let _ = writeln!(err, "{} {text}", coloured("distlock:", AnsiColors::Red));
         if let Some(hint) = hint {
-            let _ = writeln!(err, "  {} {hint}", coloured("hint:", AnsiColors::Cyan));
+            advise(hint);
         }
     }
 
@@ -120,7 +125,7 @@ impl Say {
             json!({
                 "kind": error.kind().word(),
                 "key": error.key().map(|key| key.as_str()),
-                "message": chain(error),
+                "message": message(error),
                 "holder": error.holder().map(holder_json),
                 "hint": hint,
                 "exit": exit.number(),
@@ -129,7 +134,7 @@ impl Say {
         if error.is_contention() && self.quiet {
             return exit;
         }
-        self.print_error(told(error), hint.as_deref());
+        self.print_error(message(error), hint.as_deref());
         exit
     }
 
@@ -161,6 +166,12 @@ impl Say {
     }
 }
 
+/// Says what to do next.
+pub(crate) fn advise(hint: &str) {
+    let word = coloured("hint:", AnsiColors::Cyan);
+    let _ = writeln!(std::io::stderr(), "  {word} {hint}");
+}
+
 /// A word in a colour, where there is a terminal and nobody asked for none (no-color.org).
 fn coloured(word: &str, colour: AnsiColors) -> String {
     let plain = !std::io::stderr().is_terminal()
@@ -173,12 +184,19 @@ fn coloured(word: &str, colour: AnsiColors) -> String {
     }
 }
 
-/// The error for people: a refusal with what there is to know of the holder.
-fn told(error: &Error) -> String {
-    match (error.key(), error.holder()) {
-        (Some(key), Some(holder)) if error.is_contention() => {
-            let holder = describe(holder);
-            one_line(&format!("lock {key:?}: {}; held by {holder}", error.message()))
+/// What an error says; of a lock that somebody else has, also since when, and for how long at least.
+fn message(error: &Error) -> String {
+    match (error.kind(), error.key(), error.holder()) {
+        (ErrorKind::Busy, Some(key), Some(holder)) => {
+            one_line(&format!("lock {key:?} is held by {}", describe(holder)))
+        }
+        (ErrorKind::Timeout, Some(_), Some(holder)) => {
+            let (chain, times) = (chain(error), times(holder));
+            if times.is_empty() {
+                chain
+            } else {
+                format!("{chain} ({times})")
+            }
         }
         _ => chain(error),
     }
@@ -196,6 +214,32 @@ fn chain(error: &Error) -> String {
         cause = e.source();
     }
     one_line(&text)
+}
+
+/// A holder for people, with since when and for how long.
+pub(crate) fn describe(holder: &Holder) -> String {
+    let times = times(holder);
+    if times.is_empty() {
+        holder.to_string()
+    } else {
+        format!("{holder}, {times}")
+    }
+}
+
+fn times(holder: &Holder) -> String {
+    let since = holder.since.and_then(|since| since.elapsed().ok());
+    let since = since.map(|since| format!("for {}", rounded(since)));
+    let left = holder
+        .expires_in
+        .map(|left| format!("lease ends in {}", rounded(left)));
+    since.into_iter().chain(left).collect::<Vec<_>>().join(", ")
+}
+
+/// A duration for people: no more than a tenth of a second.
+pub(crate) fn rounded(d: Duration) -> humantime::FormattedDuration {
+    let step = if d < Duration::from_secs(10) { 100 } else { 1000 };
+    let ms = u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    humantime::format_duration(Duration::from_millis(ms / step * step))
 }
 
 /// A holder for machines.

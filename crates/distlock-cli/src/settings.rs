@@ -100,18 +100,23 @@ impl Want {
                 .say
                 .error(Exit::USAGE, "--permits is 0; it must be at least 1", None));
         }
-        let ttl = args.ttl.or(session.config.ttl.map(|t| t.0));
-        if let Some(ttl) = ttl
+        let ttl = match (args.ttl, session.config.ttl) {
+            (Some(ttl), _) => Some((ttl, "--ttl", Exit::USAGE)),
+            (None, Some(ttl)) => Some((ttl.0, "ttl in the configuration file", Exit::CONFIG)),
+            (None, None) => None,
+        };
+        if let Some((ttl, name, exit)) = ttl
             && !TTL.contains(&ttl)
         {
             let text = format!(
-                "--ttl is {}; it can be {} to {}, and each engine has a floor of its own",
+                "{name} is {}; it can be {} to {} days, and each engine has a floor of its own",
                 humantime::format_duration(ttl),
                 humantime::format_duration(*TTL.start()),
-                humantime::format_duration(*TTL.end()),
+                TTL.end().as_secs() / 86_400,
             );
-            return Err(session.say.error(Exit::USAGE, text, None));
+            return Err(session.say.error(exit, text, None));
         }
+        let ttl = ttl.map(|(ttl, ..)| ttl);
         let wait = if args.no_wait { Some(Wait::Try) } else { args.wait };
         Ok(Self {
             keys,

@@ -42,7 +42,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Some(fraction) = fraction(text) {
         return fraction;
     }
-    humantime::parse_duration(text).map_err(|e| format!("{e} (examples: 300ms, 1.5s, 10m, 2h)"))
+    humantime::parse_duration(text).map_err(not_a_duration)
+}
+
+fn not_a_duration(why: impl std::fmt::Display) -> String {
+    format!("not a duration such as 300ms, 1.5s, 10m or 2h: {why}")
 }
 
 /// Reads a decimal fraction with a unit, which humantime does not know.
@@ -54,17 +58,16 @@ fn fraction(text: &str) -> Option<Result<Duration, String>> {
     }
     let number: f64 = number.parse().ok()?;
     let one = humantime::parse_duration(&format!("1{}", unit.trim())).ok()?;
-    Some(
-        Duration::try_from_secs_f64(number * one.as_secs_f64())
-            .map_err(|e| format!("{e} (examples: 300ms, 1.5s, 10m, 2h)")),
-    )
+    Some(Duration::try_from_secs_f64(number * one.as_secs_f64()).map_err(not_a_duration))
 }
 
 /// Reads a wait: a duration, `0`, or `forever`.
 pub(crate) fn wait(text: &str) -> Result<Wait, String> {
     match text.trim() {
         "forever" => Ok(Wait::Forever),
-        text => duration(text).map(|d| if d.is_zero() { Wait::Try } else { Wait::For(d) }),
+        text => duration(text)
+            .map(|d| if d.is_zero() { Wait::Try } else { Wait::For(d) })
+            .map_err(|e| format!("neither forever nor 0, and {e}")),
     }
 }
 

@@ -8,8 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use crate::guardian;
-use crate::obtain::rounded;
-use crate::say::{Say, holder_json, one_line};
+use crate::say::{Say, describe, holder_json, one_line, rounded};
 use crate::settings::Want;
 
 /// A wait that is shorter is not worth a word.
@@ -123,16 +122,4 @@ fn spinner() -> ProgressBar {
     }
     spinner.enable_steady_tick(Duration::from_millis(120));
     spinner
-}
-
-/// A holder for people, with since when and for how long.
-pub(crate) fn describe(holder: &Holder) -> String {
-    let mut text = holder.to_string();
-    if let Some(since) = holder.since.and_then(|since| since.elapsed().ok()) {
-        text.push_str(&format!(", for {}", rounded(since)));
-    }
-    if let Some(left) = holder.expires_in {
-        text.push_str(&format!(", lease ends in {}", rounded(left)));
-    }
-    text
 }

@@ -86,8 +86,9 @@ pub(crate) fn neighbour(process: u128) -> Neighbour {
         .map_or(Neighbour::Unknown, Neighbour::Live)
 }
 
-/// Reads a client's FIFO and rings its bells, until the task is aborted. Several may do so, each on its runtime.
-pub(crate) async fn listen(fifo: Arc<NotInChildren>, bells: Weak<Bells>) {
+/// Reads a client's FIFO and rings its bells, until the task is aborted. Several may do so, each on its runtime. What
+/// `begin` gives is kept for as long.
+pub(crate) async fn listen<T>(fifo: Arc<NotInChildren>, bells: Weak<Bells>, begin: impl FnOnce() -> T) {
     // A runtime without I/O panics here. Its waiters are woken by the engine thread, a little later; the task stays
     // until the runtime ends, so that nobody tries again.
     let registered = std::panic::catch_unwind(AssertUnwindSafe(|| sys::watch_readable(fifo)));
@@ -99,32 +100,39 @@ pub(crate) async fn listen(fifo: Arc<NotInChildren>, bells: Weak<Bells>) {
         }
         Err(_) => return std::future::pending().await,
     };
-    let mut buffer = [0u8; 512 * MESSAGE];
+    let _reading = begin();
     loop {
         let Ok(mut ready) = fifo.readable().await else {
             return;
         };
-        match io::read(fifo.get_ref().as_fd(), &mut buffer) {
-            Ok(n) => {
-                let Some(bells) = bells.upgrade() else {
-                    return;
-                };
-                let (messages, rest) = buffer[..n].as_chunks::<MESSAGE>();
-                messages.iter().for_each(|m| bells.ring(u64::from_le_bytes(*m)));
-                if !rest.is_empty() {
-                    // Not written by us: better all than the wrong one.
-                    bells.ring_all();
-                }
-                if n < buffer.len() {
-                    ready.clear_ready();
-                }
-            }
-            Err(Errno::AGAIN) => ready.clear_ready(),
-            Err(Errno::INTR) => {}
+        let Some(bells) = bells.upgrade() else {
+            return;
+        };
+        match deliver(fifo.get_ref(), &bells) {
+            Ok(true) => {}
+            Ok(false) => ready.clear_ready(),
             Err(e) => {
                 tracing::warn!(error = %e, "cannot read wake-ups; waiters will be late");
                 return;
             }
         }
     }
+}
+
+/// Reads messages and rings the bells; says whether there may be more.
+pub(crate) fn deliver(fifo: &NotInChildren, bells: &Bells) -> Result<bool, Errno> {
+    let mut buffer = [0u8; 512 * MESSAGE];
+    let n = match io::read(fifo.as_fd(), &mut buffer) {
+        Ok(n) => n,
+        Err(Errno::AGAIN) => return Ok(false),
+        Err(Errno::INTR) => return Ok(true),
+        Err(e) => return Err(e),
+    };
+    let (messages, rest) = buffer[..n].as_chunks::<MESSAGE>();
+    messages.iter().for_each(|m| bells.ring(u64::from_le_bytes(*m)));
+    if !rest.is_empty() {
+        // Not written by us: better all than the wrong one.
+        bells.ring_all();
+    }
+    Ok(n == buffer.len())
 }

@@ -61,15 +61,9 @@ impl FileClaim {
                 self.shared.change(place, self.bucket, &mut decide).await?
             };
             let known = dead.len();
-            if !wakes.is_empty() {
-                dead.extend(place.wake(&wakes));
-            }
+            self.shared.wake(place, self.bucket, wakes).await?;
             match &look {
                 Look::Held { .. } => {
-                    if dead.len() > known {
-                        let wakes = vec![];
-                        self.bury(place, &dead, wakes).await?;
-                    }
                     if place.table.is_removed() {
                         return Ok(None);
                     }
@@ -95,24 +89,6 @@ impl FileClaim {
             let everybody = self.everybody(place)?;
             self.probe(place, &everybody, &mut dead)?;
         }
-    }
-
-    async fn bury(
-        &self,
-        place: &Place,
-        dead: &[u128],
-        mut wakes: Vec<crate::rule::Wake>,
-    ) -> Result<(), DriverError> {
-        let buried = self
-            .shared
-            .change(place, self.bucket, &mut |s, now| {
-                let mut wakes = Vec::new();
-                let changed = s.bury(dead, now.as_nanos(), &mut wakes);
-                (wakes, changed)
-            })
-            .await?;
-        wakes.extend(buried);
-        self.shared.wake(place, self.bucket, wakes).await
     }
 
     fn everybody(&self, place: &Place) -> Result<Vec<u128>, DriverError> {

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::entry::{self, Me, nanos};
 use crate::place::Place;
 use crate::protocol::{self, Renew};
+use crate::rule::Wake;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::trouble::{refused, unavailable};
@@ -110,23 +111,24 @@ impl Shared {
         }
     }
 
-    /// Removes the dead who were to be woken, and wakes whoever comes after them.
+    /// Wakes; whoever cannot come (the dead are removed, the stopped passed over) has the next one woken instead.
     pub(crate) async fn wake(
         &self,
         place: &Place,
         bucket: usize,
-        mut wakes: Vec<crate::rule::Wake>,
+        mut wakes: Vec<Wake>,
     ) -> Result<(), DriverError> {
         loop {
-            let dead = place.wake(&wakes);
-            if dead.is_empty() {
+            let unheard = place.wake(&wakes);
+            if unheard.is_empty() {
                 return Ok(());
             }
             wakes = self
                 .change(place, bucket, &mut |s, now| {
-                    let mut wakes = Vec::new();
-                    let changed = s.bury(&dead, now.as_nanos(), &mut wakes);
-                    (wakes, changed)
+                    let (mut wakes, now) = (Vec::new(), now.as_nanos());
+                    let buried = s.bury(&unheard.dead, now, &mut wakes);
+                    let passed = s.pass_over(&unheard.stopped, now, &mut wakes);
+                    (wakes, buried || passed)
                 })
                 .await?;
         }

@@ -29,6 +29,7 @@ mod protocol;
 mod root;
 mod rule;
 mod snapshot;
+mod stopped;
 mod sys;
 mod table;
 mod trouble;

@@ -289,6 +289,7 @@ pub(crate) fn break_lock(
         wakes.push(Wake {
             process: h.process,
             claim: h.claim,
+            pid: 0,
         });
         let mut grave = h.clone();
         grave.state = State::Broken;

@@ -30,6 +30,21 @@ pub(crate) const TOMBSTONE: Duration = Duration::from_secs(60);
 pub(crate) struct Wake {
     pub(crate) process: u128,
     pub(crate) claim: u64,
+    /// The number of the process, if nothing goes on should it be stopped; else 0.
+    pub(crate) pid: u32,
+}
+
+/// Wake-ups that nobody will answer.
+#[derive(Debug, Default)]
+pub(crate) struct Unheard {
+    pub(crate) dead: Vec<u128>,
+    pub(crate) stopped: Vec<Wake>,
+}
+
+impl Unheard {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dead.is_empty() && self.stopped.is_empty()
+    }
 }
 
 impl Entry {
@@ -37,6 +52,7 @@ impl Entry {
         Wake {
             process: self.process,
             claim: self.claim,
+            pid: 0,
         }
     }
 
@@ -179,7 +195,10 @@ impl Snapshot {
             if e.woken == 0 {
                 let e = &mut self.entries[at];
                 e.woken = now.max(1);
-                wakes.push(e.wake());
+                wakes.push(Wake {
+                    pid: e.pid,
+                    ..e.wake()
+                });
                 return;
             }
             if late.is_none() && now > e.woken.saturating_add(WAKE_AGAIN) {
@@ -191,6 +210,31 @@ impl Snapshot {
         if let Some(late) = late {
             wakes.push(self.entries[late].wake());
         }
+    }
+
+    /// Those who were woken and cannot come are in nobody's way: grants or wakes the next. Says whether anything
+    /// changed.
+    pub(crate) fn pass_over(&mut self, stopped: &[Wake], now: u64, wakes: &mut Vec<Wake>) -> bool {
+        /// A time so long ago that whoever was woken then is deaf.
+        const LONG_AGO: u64 = 1;
+        let mut keys: Vec<Entry> = Vec::new();
+        for e in self
+            .entries
+            .iter_mut()
+            .filter(|e| e.is_waiting() && e.woken > LONG_AGO)
+        {
+            if stopped
+                .iter()
+                .any(|w| (w.process, w.claim) == (e.process, e.claim))
+            {
+                e.woken = LONG_AGO;
+                keys.push(e.clone());
+            }
+        }
+        for key in &keys {
+            self.promote(key, now, wakes);
+        }
+        !keys.is_empty()
     }
 
     /// Wakes the first waiter behind `place` without granting it anything: what it relied on has changed.

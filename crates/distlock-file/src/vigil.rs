@@ -1,5 +1,6 @@
-//! While this client holds anything, it looks twice a second whether the table is still where others look for it: a
-//! removed directory is the one loss of which nobody sends word.
+//! While this client holds anything, it looks twice a second whether the table is still where others look for it (a
+//! removed directory is the one loss of which nobody sends word), and whether word of another loss lies unread, because
+//! the runtime that was to read it is blocked.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -78,6 +79,7 @@ pub(crate) fn start(shared: &Arc<Shared>) {
                     break;
                 }
                 let place = shared.place();
+                place.ring();
                 if !place.is_in_place() {
                     if let Err(e) = shared.reopen(&place) {
                         tracing::warn!(error = %e, "the directory of locks cannot be opened anew");

@@ -206,7 +206,7 @@ async fn tokens_grow_when_the_table_is_made_anew() {
 }
 
 #[tokio::test]
-async fn twenty_thousand_keys_leave_no_files_and_a_small_table() {
+async fn f91_twenty_thousand_keys_leave_no_files_and_a_small_table() {
     let dir = tempfile::tempdir().unwrap();
     let a = client(dir.path());
     for i in 0..20_000 {

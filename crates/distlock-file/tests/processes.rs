@@ -191,6 +191,32 @@ fn a_stopped_fifo_head_costs_no_more_than_its_own_ttl() {
     w[1].signal(libc::SIGCONT);
 }
 
+/// Of order `Any` the head is only woken, and cannot come. The others do not wait for the end of anybody's lease.
+#[test]
+fn a_stopped_head_does_not_swallow_the_wake_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut w: Vec<_> = (0..4).map(|_| Worker::start(dir.path())).collect();
+    w[0].held("lock k mutex any 300000");
+    for (n, waiter) in w.iter_mut().enumerate().skip(1) {
+        waiter.say("lock k mutex any 300000");
+        waiters(dir.path(), "k", n);
+    }
+    for head in &w[1..3] {
+        head.signal(libc::SIGSTOP);
+        stopped(head.pid);
+    }
+    assert_eq!(w[0].ask("release"), "freed");
+    let first = token(&w[3].hear(LONG));
+    // They come when they can, one after the other.
+    w[2].signal(libc::SIGCONT);
+    w[1].signal(libc::SIGCONT);
+    assert_eq!(w[3].ask("release"), "freed");
+    let second = token(&w[1].hear(LONG));
+    assert_eq!(w[1].ask("release"), "freed");
+    let third = token(&w[2].hear(LONG));
+    assert!(first < second && second < third);
+}
+
 #[test]
 fn f16_a_forked_child_neither_releases_nor_keeps_the_lock() {
     let dir = tempfile::tempdir().unwrap();

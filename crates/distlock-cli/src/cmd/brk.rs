@@ -9,9 +9,8 @@ use serde_json::json;
 use crate::args::{BreakArgs, Common};
 use crate::cmd::{contact, print_line};
 use crate::exit::Exit;
-use crate::say::{holder_json, one_line};
+use crate::say::{describe, holder_json, one_line};
 use crate::settings::key;
-use crate::waiting::describe;
 
 /// How long nobody may hold the lock after its holder was told.
 const GRACE: Duration = Duration::from_secs(5);

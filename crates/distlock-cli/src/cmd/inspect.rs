@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 use crate::args::{Common, InspectArgs};
 use crate::cmd::{contact, print_line};
 use crate::exit::Exit;
-use crate::say::{holder_json, one_line};
+use crate::say::{describe, holder_json, one_line};
 use crate::settings::{key, kind_words};
-use crate::waiting::describe;
 
 /// Shows who holds a lock and who waits for it.
 pub(crate) fn inspect(common: &Common, args: &InspectArgs) -> Exit {

@@ -12,8 +12,7 @@ use crate::args::{Common, LsArgs};
 use crate::cmd::inspect::info_json;
 use crate::cmd::{contact, print_line};
 use crate::exit::Exit;
-use crate::obtain::rounded;
-use crate::say::one_line;
+use crate::say::{one_line, rounded};
 use crate::settings::kind_words;
 
 /// How many locks are asked for at a time.

@@ -110,7 +110,10 @@ fn prepare(common: &Common, args: &RunArgs, only_try: bool) -> Result<Run, Exit>
         want = want.once_per(window, on_crash, say)?;
     }
     check_kill_after(kill_after, &want, say)?;
-    program::check(&program).map_err(|e| say.error(e.exit(), e, None))?;
+    program::check(&program).map_err(|e| {
+        let hint = e.hint(&program);
+        say.error(e.exit(), e, hint.as_deref())
+    })?;
 
     let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
     let family = Family::from_now();

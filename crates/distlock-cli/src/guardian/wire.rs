@@ -96,22 +96,24 @@ pub(super) fn send(socket: &OwnedFd, message: &impl Serialize, fd: Option<Borrow
 
 /// Receives one message; `None` at the end.
 pub(super) fn recv<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<(T, Option<OwnedFd>)>> {
-    // Larger than any message: keys, owners and tokens of up to a few hundred locks.
-    let mut bytes = vec![0u8; 192 * 1024];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = match recvmsg(
-        socket.as_fd(),
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        flags,
-    ) {
-        Ok(got) => got,
+    // Asked for first, because a buffer for the largest of all would cost more than the rest of the conversation.
+    let peek = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+    let length = match rustix::net::recv(socket, &mut [0u8; 0][..], peek) {
+        Ok((_, length)) => length,
         // The other side was killed with messages unread.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
+    let mut bytes = vec![0u8; length];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = recvmsg(
+        socket.as_fd(),
+        &mut [IoSliceMut::new(&mut bytes)],
+        &mut ancillary,
+        flags,
+    )?;
     let fd = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,

@@ -206,6 +206,34 @@ fn a_lost_lock_stops_the_command_with_79() {
     assert!(!crate::stage::lives(pid));
 }
 
+/// One event, one line, the documented code; nothing in the background ends the wrapper.
+#[test]
+fn f24_a_loss_is_told_once() {
+    let stage = Stage::new();
+    let mut command = stage.distlock(&[
+        "--json",
+        "run",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "echo > up; exec sleep 600",
+    ]);
+    command.stderr(std::process::Stdio::piped());
+    let mut holder = crate::stage::Running::start(command);
+    stage.wait_for("up");
+    stage.run(&["break", "k", "--reason", "test", "--now"]);
+    assert_eq!(holder.code(), Some(79));
+    let said = holder.errors();
+    let events: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let lost: Vec<_> = events.iter().filter(|event| event["event"] == "lost").collect();
+    assert!(lost.len() == 1 && lost[0]["key"] == "k", "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
 #[test]
 fn on_lost_can_be_a_signal_or_nothing() {
     let stage = Stage::new();

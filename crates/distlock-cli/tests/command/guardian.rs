@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use distlock_testkit::servers::{Redis, or_skip};
+
 use crate::stage::{CONT, KILL, Running, STOP, Stage, TERM, children, kill, lives, until};
 
 /// A tree that writes its token into a log again and again: a shell, a child in the background, and a grandchild
@@ -125,25 +127,59 @@ fn a_stopped_guardian_is_woken_when_the_lock_is_lost() {
     assert!(!lives(pid));
 }
 
+/// The direct child writes until it dies; what it had started might live on.
 #[test]
 fn wrapper_and_guardian_killed_at_once_take_the_direct_child_along() {
+    for _ in 0..rounds() {
+        let stage = Stage::new();
+        let script = "echo $$ > pid; while :; do echo $DISTLOCK_TOKEN >> log; sleep 0.005; done";
+        let holder = stage.start(&["run", "k", "--", "sh", "-c", script]);
+        let pid: i32 = stage.wait_for("pid").parse().unwrap();
+        let mut next = stage.start(&["run", "-q", "k", "--", "sh", "-c", "echo $DISTLOCK_TOKEN >> log"]);
+        let guardian = holder.guardian();
+        // The guardian cannot act between the two.
+        kill(guardian, STOP);
+        holder.signal(KILL);
+        kill(guardian, KILL);
+        until("the command's end", || (!lives(pid)).then_some(()));
+        assert_eq!(next.code(), Some(0));
+        let log = stage.read("log");
+        no_late_write(&log[log.find('\n').map_or(0, |end| end + 1)..]);
+    }
+}
+
+/// The server does not answer the wrapper's renewals. When it answers again, somebody else holds the lock at once.
+#[test]
+fn f78_a_wrapper_that_is_cut_off_stops_its_command_before_the_lease_ends() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let Some(redis) = or_skip(runtime.block_on(Redis::start())) else {
+        return;
+    };
     let stage = Stage::new();
-    let holder = stage.start(&[
-        "run",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        "echo $$ > pid; while :; do sleep 0.01; done",
+    let url = redis.url();
+    let mut holder = stage.start(&[
+        "run", "--url", &url, "--ttl", "3s", "k", "--", "sh", "-c", WRITERS,
     ]);
-    let pid: i32 = stage.wait_for("pid").parse().unwrap();
-    let guardian = holder.guardian();
-    // The guardian cannot act between the two.
-    kill(guardian, STOP);
-    holder.signal(KILL);
-    kill(guardian, KILL);
-    until("the command's end", || (!lives(pid)).then_some(()));
-    until("the lock", || stage.is_free("k").then_some(()));
+    stage.wait_for("pids");
+    until("writes", || (stage.read("log").lines().count() > 5).then_some(()));
+    redis.pause().unwrap();
+    let pids = stage.read("pids");
+    for pid in pids.split_whitespace() {
+        until("the end of the writers", || {
+            (!lives(pid.parse().unwrap())).then_some(())
+        });
+    }
+    let written = stage.read("log");
+    redis.resume().unwrap();
+    let script = "echo $DISTLOCK_TOKEN >> log";
+    let next = stage.run(&["run", "-q", "--url", &url, "k", "--", "sh", "-c", script]);
+    assert_eq!((next.code, holder.code()), (Some(0), Some(79)), "{next:?}");
+    let log = stage.read("log");
+    no_late_write(&log);
+    assert_eq!(log.lines().count(), written.lines().count() + 1);
 }
 
 #[test]

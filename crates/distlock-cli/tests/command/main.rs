@@ -17,6 +17,7 @@ mod once;
 mod passing;
 mod place;
 mod reading;
+mod settings;
 mod signals;
 mod sql;
 mod stage;

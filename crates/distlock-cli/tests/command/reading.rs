@@ -140,6 +140,59 @@ fn f94_who_is_refused_sees_who_holds_also_as_json() {
     assert_eq!(people.lines().count(), 2, "one line, and one of advice: {people}");
 }
 
+/// A record that makes no sense: no answer is made up, and an operator can clear it.
+#[test]
+fn f86_a_damaged_record_is_told_and_can_be_cleared() {
+    let stage = Stage::new();
+    let _holder = stage.hold("deploy");
+    damage(&stage.path("locks").join("table"));
+    let done = stage.run(&["inspect", "deploy"]);
+    assert!(done.code == Some(125) && done.err.contains("damaged"), "{done:?}");
+    assert_eq!(stage.run(&["try", "deploy", "--", "true"]).code, Some(125));
+    let clear = ["break", "deploy", "--reason", "damaged", "--now"];
+    assert_eq!(stage.run(&clear).code, Some(0));
+    assert!(stage.is_free("deploy"));
+}
+
+/// Overwrites whatever snapshot names a key.
+fn damage(table: &std::path::Path) {
+    use std::os::unix::fs::FileExt;
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).open(table).unwrap();
+    let length = file.metadata().unwrap().len();
+    let mut block = vec![0u8; 4096];
+    for at in (0..length).step_by(1 << 20) {
+        let read = file.read_at(&mut block, at).unwrap();
+        if block[..read].windows(6).any(|bytes| bytes == b"deploy") {
+            file.write_at(&[0xff; 64], at).unwrap();
+        }
+    }
+}
+
+#[test]
+fn f100_control_characters_are_refused_and_lists_keep_a_lock_on_a_line() {
+    let stage = Stage::new();
+    for key in ["a\tb", "a\rb", "a\nb", "k\r\nDEL other", "a\x7fb"] {
+        let every: [&[&str]; 4] = [
+            &["run", key, "--", "true"],
+            &["acquire", key],
+            &["inspect", key],
+            &["break", key, "--reason", "x"],
+        ];
+        for args in every {
+            let done = stage.run(args);
+            assert!(
+                done.code == Some(64) && done.err.contains("control"),
+                "{args:?} {done:?}"
+            );
+            assert!(!done.err.trim_end().contains(['\r', '\t', '\x7f']), "{done:?}");
+        }
+    }
+    let _spaced = stage.hold("two words");
+    let list = stage.run(&["ls", "two "]).out;
+    assert!(list.lines().count() == 2 && list.contains("two words"), "{list}");
+}
+
 #[test]
 fn watching_shows_each_change() {
     let stage = Stage::new();

@@ -154,6 +154,11 @@ impl Running {
         until("a process to end", || self.child.try_wait().unwrap())
     }
 
+    /// Its status, the moment that it ends.
+    pub(crate) fn wait_closely(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     pub(crate) fn code(&mut self) -> Option<i32> {
         self.wait().code()
     }

@@ -55,11 +55,27 @@ fn f96_a_refusal_is_one_clear_line_with_advice() {
     let _holder = stage.hold("k");
     let done = stage.run(&["try", "k", "--", "true"]);
     let first = done.err.lines().next().unwrap();
-    for word in ["\"k\"", "held by", "pid", ", for ", ", lease ends in "] {
+    for word in ["\"k\"", "held by", "pid", "for ", "lease ends in "] {
         assert!(first.contains(word), "{word}: {}", done.err);
     }
     assert!(done.err.contains("distlock inspect"), "{}", done.err);
     assert_eq!(stage.run(&["try", "-q", "k", "--", "true"]).err, "");
+}
+
+/// Every night anew, and in the answer to a time-out too.
+#[test]
+fn f96_each_refusal_is_told() {
+    let stage = Stage::new();
+    let _holder = stage.hold("k");
+    for args in [&["try"][..], &["try"], &["run", "--wait", "100ms"]] {
+        let done = stage.run(&[args, &["k", "--", "true"]].concat());
+        let first = done.err.lines().next().unwrap();
+        let all = ["\"k\"", "held by", "pid", "for ", "lease ends in "];
+        assert!(
+            done.code == Some(75) && all.iter().all(|word| first.contains(word)),
+            "{done:?}"
+        );
+    }
 }
 
 #[test]
@@ -108,6 +124,34 @@ fn break_gives_the_victim_its_grace_and_the_next_one_waits_for_it() {
     // The victim is gone, and the grace keeps everybody out still.
     assert!(!stage.path("next").exists());
     assert_eq!(next.code(), Some(0));
+}
+
+/// With grace and without: told at once (TERM comes to the command), and nobody else holds before its time.
+#[test]
+fn the_victim_of_a_break_is_told_within_a_second() {
+    for now in [false, true] {
+        let stage = Stage::new();
+        let script = "trap 'date +%s%N > told; exit 0' TERM; echo > up; while :; do sleep 0.01; done";
+        let mut holder = stage.start(&["run", "--on-lost", "signal:TERM", "k", "--", "sh", "-c", script]);
+        stage.wait_for("up");
+        let mut next = stage.start(&["run", "-q", "k", "--", "sh", "-c", "date +%s%N > next"]);
+        until("the waiter", || {
+            stage.run(&["inspect", "k"]).out.contains("waiter:").then_some(())
+        });
+        let before = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        let flags: &[&str] = if now { &["--now"] } else { &[] };
+        let broken = stage.run(&[&["break", "k", "--reason", "test"], flags].concat());
+        assert_eq!(broken.code, Some(0), "{broken:?}");
+        let at = |name: &str| std::time::Duration::from_nanos(stage.wait_for(name).parse().unwrap());
+        let told = at("told") - before;
+        assert!(told < std::time::Duration::from_secs(1), "told after {told:?}");
+        let next_after = at("next") - before;
+        assert!(
+            now || next_after > std::time::Duration::from_secs(5),
+            "{next_after:?}"
+        );
+        assert_eq!((holder.code(), next.code()), (Some(0), Some(0)));
+    }
 }
 
 #[test]
