@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use distlock_core::Secret;
@@ -18,6 +19,9 @@ use redis::{
 use crate::config::{Config, Tls};
 use crate::fault::{Fault, Then, connecting, is_noscript};
 use crate::script::Script;
+
+/// How often an answer that is late is looked for once more.
+const LAST_LOOKS: usize = 4;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,8 +202,7 @@ impl Link {
     async fn raw(&self, cmd: &Cmd, patience: Duration) -> Result<redis::RedisResult<Value>, Fault> {
         let mut connection = self.connection.clone();
         match self
-            .clock
-            .timeout(patience, connection.send_packed_command(cmd))
+            .patiently(patience, connection.send_packed_command(cmd))
             .await
         {
             Some(answer) => Ok(answer.and_then(|v| v.extract_error())),
@@ -207,20 +210,33 @@ impl Link {
         }
     }
 
+    /// Waits at most this long for an answer. What has arrived by then counts, also if nobody could look at it:
+    /// this thread was busy, or the process was stopped.
+    async fn patiently<T>(&self, patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = std::pin::pin!(answer);
+        if let Some(answer) = self.clock.timeout(patience, &mut answer).await {
+            return Some(answer);
+        }
+        for _ in 0..LAST_LOOKS {
+            // Gives the connection's task a chance to read its socket.
+            tokio::task::yield_now().await;
+            if let Poll::Ready(answer) = futures_util::poll!(&mut answer) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
     /// Subscribes, and waits until the server confirmed all of it.
     pub(crate) async fn subscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
-        self.settle(self.clock.timeout(patience, connection.subscribe(channels)).await)
+        self.settle(self.patiently(patience, connection.subscribe(channels)).await)
     }
 
     /// Unsubscribes, and waits until the server confirmed all of it.
     pub(crate) async fn unsubscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
-        self.settle(
-            self.clock
-                .timeout(patience, connection.unsubscribe(channels))
-                .await,
-        )
+        self.settle(self.patiently(patience, connection.unsubscribe(channels)).await)
     }
 
     fn settle(&self, answer: Option<redis::RedisResult<()>>) -> Result<(), Fault> {

@@ -3,15 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
+use distlock_core::driver::{DriverError, Hold, LostReason, Mode, Reached, Renewal};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis::{Cmd, FromRedisValue, Value};
 
+use crate::config::Layout;
 use crate::dial::Link;
 use crate::driver::Shared;
 use crate::script::{RENEW_HASH, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
-use crate::shape::{Form, Shape, millis};
+use crate::shape::{Shape, millis};
 
 /// Holds in one script: the server serves nobody else meanwhile (about 0.5 ms).
 const BATCH: usize = 256;
@@ -25,21 +26,21 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let mut groups: [(&'static Script, Vec<(usize, Shape)>); 4] = [
+        let mut groups: [(&'static Script, Vec<usize>); 4] = [
             (&RENEW_HASH, Vec::new()),
             (&RENEW_READ, Vec::new()),
             (&RENEW_SLOT, Vec::new()),
             (&RENEW_STRING, Vec::new()),
         ];
+        let string = self.config.layout != Layout::Redisson;
         for (index, hold) in holds.iter().enumerate() {
-            let shape = self.shape(&hold.want);
-            let group = match shape.form {
-                Form::Mutex { .. } | Form::Fair { .. } | Form::Write { .. } => 0,
-                Form::Read { .. } => 1,
-                Form::Slot { .. } => 2,
-                Form::String => 3,
+            let group = match hold.want.mode {
+                _ if string => 3,
+                Mode::Mutex | Mode::Write => 0,
+                Mode::Read => 1,
+                Mode::Slot { .. } => 2,
             };
-            groups[group].1.push((index, shape));
+            groups[group].1.push(index);
         }
         let mut scripts: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (script, group) in &groups {
@@ -53,10 +54,12 @@ impl Shared {
     async fn renew_chunk(
         &self,
         script: &'static Script,
-        chunk: &[(usize, Shape)],
+        chunk: &[usize],
         holds: &[Hold],
         answer: Answer<'_>,
     ) {
+        // The work begins with the turn: batches that are due together must not keep the engine thread from reading
+        // the answers of those that were sent.
         let Ok(_turn) = self.renewals.acquire().await else {
             return;
         };
@@ -69,8 +72,11 @@ impl Shared {
             },
         };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for (index, shape) in chunk {
+        let mut shapes = Vec::with_capacity(chunk.len());
+        for index in chunk {
+            let shape = self.shape(&holds[*index].want);
             shape.renew(holds[*index].ttl, &mut keys, &mut args);
+            shapes.push(shape);
         }
         let mut call: Cmd = script.call(keys.len());
         call.arg(keys);
@@ -81,7 +87,7 @@ impl Shared {
         // A renewal that is not answered in good time is asked again while there still is some.
         let shortest = chunk
             .iter()
-            .map(|(index, _)| holds[*index].ttl)
+            .map(|index| holds[*index].ttl)
             .min()
             .unwrap_or_default();
         let patience = self
@@ -98,7 +104,7 @@ impl Shared {
             }
             Err(fault) => return all_unknown(chunk, fault.error, answer),
         };
-        for ((index, shape), renewed) in chunk.iter().zip(answers) {
+        for ((index, shape), renewed) in chunk.iter().zip(&shapes).zip(answers) {
             let hold = &holds[*index];
             if renewed != Value::Int(1) {
                 answer(*index, Renewal::Lost(self.why_lost(&link, shape).await));
@@ -140,9 +146,9 @@ impl Shared {
     }
 }
 
-fn all_unknown(chunk: &[(usize, Shape)], e: DriverError, answer: Answer<'_>) {
+fn all_unknown(chunk: &[usize], e: DriverError, answer: Answer<'_>) {
     let text = e.to_string();
-    for (index, _) in chunk {
+    for index in chunk {
         answer(
             *index,
             Renewal::Unknown(DriverError::unavailable(e.reached, text.clone())),
