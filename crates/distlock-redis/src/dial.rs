@@ -192,10 +192,58 @@ impl Link {
 
     /// Runs a script, in full if the server does not know it.
     pub(crate) async fn run(&self, script: &Script, call: &Cmd, patience: Duration) -> Result<Value, Fault> {
+        match self.run_known(call, patience).await? {
+            Some(value) => Ok(value),
+            None => self.ask(&script.in_full(call), patience).await,
+        }
+    }
+
+    /// Runs a script; `None` if the server does not know it.
+    pub(crate) async fn run_known(&self, call: &Cmd, patience: Duration) -> Result<Option<Value>, Fault> {
         match self.raw(call, patience).await? {
-            Err(e) if is_noscript(&e) => self.ask(&script.in_full(call), patience).await,
+            Err(e) if is_noscript(&e) => Ok(None),
             Err(e) => Err(self.judge(Fault::of(e))),
-            Ok(value) => Ok(value),
+            Ok(value) => Ok(Some(value)),
+        }
+    }
+
+    /// Prepares the connection for [`track`](Self::track).
+    pub(crate) async fn start_tracking(&self, patience: Duration) -> Result<(), Fault> {
+        let mut on = Cmd::new();
+        on.arg("CLIENT")
+            .arg("TRACKING")
+            .arg("ON")
+            .arg("OPTIN")
+            .arg("NOLOOP");
+        self.ask(&on, patience).await?;
+        self.ask(&next_is_tracked(), patience).await.map(drop)
+    }
+
+    /// Has the server tell this connection when one of these keys is next changed by another.
+    ///
+    /// A read inside a script would do, but costs far too much: for each of them, the server notes all keys of the
+    /// script. Hence the server tracks what it is asked to track only (`OPTIN`), and reads for that apart.
+    pub(crate) async fn track<K: AsRef<str>>(&self, keys: &[K], patience: Duration) -> Result<(), Fault> {
+        let mut read = Cmd::new();
+        read.arg("EXISTS");
+        for key in keys {
+            read.arg(key.as_ref());
+        }
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.add_command(next_is_tracked()).add_command(read);
+        let mut connection = self.connection.clone();
+        match self
+            .patiently(patience, connection.send_packed_commands(&both, 0, 2))
+            .await
+        {
+            Some(Ok(answers)) => {
+                let refused = answers
+                    .into_iter()
+                    .find_map(|answer| answer.extract_error().err());
+                refused.map_or(Ok(()), |e| Err(self.judge(Fault::of(e))))
+            }
+            Some(Err(e)) => Err(self.judge(Fault::of(e))),
+            None => Err(self.judge(Fault::silent())),
         }
     }
 
@@ -252,6 +300,13 @@ impl Link {
         }
         fault
     }
+}
+
+/// What the next command reads is tracked.
+fn next_is_tracked() -> Cmd {
+    let mut cmd = Cmd::new();
+    cmd.arg("CLIENT").arg("CACHING").arg("YES");
+    cmd
 }
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates, DriverError> {

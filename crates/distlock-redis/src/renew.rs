@@ -79,11 +79,9 @@ impl Shared {
             shapes.push(shape);
         }
         let mut call: Cmd = script.call(keys.len());
-        call.arg(keys);
-        if std::ptr::eq(script, &RENEW_HASH) || std::ptr::eq(script, &RENEW_STRING) {
-            call.arg(u8::from(tracks));
-        }
-        call.arg(args);
+        call.arg(&keys).arg(args);
+        // A write forgets who tracks; where the key says by itself who holds it, we go on being told of changes.
+        let tracks = tracks && shapes.iter().all(Shape::tracked);
         // A renewal that is not answered in good time is asked again while there still is some.
         let shortest = chunk
             .iter()
@@ -96,7 +94,22 @@ impl Shared {
             .min(shortest / 3)
             .max(Duration::from_millis(20));
         let sent = self.clock().now();
-        let answers = match link.run(script, &call, patience).await {
+        let track = async {
+            // Refused or lost: the hub finds out by itself, or the next renewal tells.
+            if tracks {
+                let _ = link.track(&keys, patience).await;
+            }
+        };
+        // Sent together, so that nobody comes between them.
+        let answer_of = match tokio::join!(link.run_known(&call, patience), track) {
+            (Ok(None), ()) => match link.ask(&script.in_full(&call), patience).await {
+                Ok(value) if tracks => link.track(&keys, patience).await.map(|()| value),
+                other => other,
+            },
+            (Ok(Some(value)), ()) => Ok(value),
+            (Err(fault), ()) => Err(fault),
+        };
+        let answers = match answer_of {
             Ok(Value::Array(answers)) if answers.len() == chunk.len() => answers,
             Ok(other) => {
                 let e = DriverError::unavailable(Reached::Yes, format!("not understood: {other:?}"));

@@ -66,9 +66,7 @@ impl Hub {
     async fn serve(&self, link: &Link) -> Result<(), Fault> {
         let clock = self.engine.clock();
         let patience = self.links.patience();
-        let mut tracking = Cmd::new();
-        tracking.arg("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP");
-        let tracks = link.ask(&tracking, patience).await.is_ok();
+        let tracks = link.start_tracking(patience).await.is_ok();
         if link.is_over() {
             return Err(Fault::silent());
         }
@@ -106,7 +104,7 @@ impl Hub {
                 }
             }
             let batch = unchecked.split_off(unchecked.len().saturating_sub(BATCH));
-            self.check(link, batch).await?;
+            self.check(link, tracks, batch).await?;
             if now >= heartbeat {
                 self.unsubscribe_idle(link, now).await?;
                 let mut ping = Cmd::new();
@@ -195,7 +193,7 @@ impl Hub {
     }
 
     /// Looks at these keys and has them tracked; rings for those that are not held any more.
-    async fn check(&self, link: &Link, mut keys: Vec<Arc<str>>) -> Result<(), Fault> {
+    async fn check(&self, link: &Link, tracks: bool, mut keys: Vec<Arc<str>>) -> Result<(), Fault> {
         keys.sort_unstable();
         keys.dedup();
         let held: Vec<(Arc<str>, Arc<str>)> = {
@@ -220,7 +218,18 @@ impl Hub {
             for (_, owner) in batch {
                 call.arg(&**owner);
             }
-            let Value::Array(answers) = link.run(&CHECK, &call, self.links.patience()).await? else {
+            let keys: Vec<&str> = batch.iter().map(|(key, _)| &**key).collect();
+            let patience = self.links.patience();
+            let track = async {
+                match tracks {
+                    true => link.track(&keys, patience).await,
+                    false => Ok(()),
+                }
+            };
+            // In this order: whatever changes after the look is told.
+            let (tracked, answers) = tokio::join!(track, link.run(&CHECK, &call, patience));
+            tracked?;
+            let Value::Array(answers) = answers? else {
                 continue;
             };
             let state = self.lock();

@@ -141,6 +141,7 @@ const RULES: &[&str] = &[
     "+time",
     "+type",
     "+client|tracking",
+    "+client|caching",
     "-@dangerous",
 ];
 

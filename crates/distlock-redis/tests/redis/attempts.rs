@@ -5,7 +5,7 @@ use std::sync::Arc;
 use distlock_core::driver::{DriverErrorKind, Mode, Order, Released, Renewal, Want};
 use distlock_testkit::servers::Resp;
 
-use crate::common::{Peer, config, is_held, renew, token};
+use crate::common::{MS, Peer, config, is_held, renew, token};
 
 #[tokio::test]
 async fn asking_again_is_the_same_hold_and_the_same_token() {
@@ -89,4 +89,18 @@ async fn f50_scripts_that_the_server_forgot_are_sent_again() {
         flush().await;
         assert_eq!(claim.release(None).await.unwrap(), Released::Freed, "{mode:?}");
     }
+}
+
+#[tokio::test]
+async fn a_reply_that_came_while_the_thread_was_busy_counts() {
+    let redis = redis!();
+    let peer = Peer::new(config(&redis.address())).await;
+    let mut claim = peer.driver.claim(Arc::new(peer.want("busy"))).unwrap();
+    let busy = async {
+        // The connection's task sends the request now, and does not run again for longer than an answer may take.
+        tokio::task::yield_now().await;
+        std::thread::sleep(700 * MS);
+    };
+    let (standing, ()) = tokio::join!(claim.try_acquire(), busy);
+    assert!(is_held(&standing.unwrap()));
 }

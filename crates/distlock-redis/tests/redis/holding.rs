@@ -1,13 +1,15 @@
 //! Renewal, and how a holder learns that its lock was taken away.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use distlock_core::FencingToken;
-use distlock_core::driver::{Break, LostReason, Mode, Order, Renewal, Want};
+use distlock_core::driver::{Break, Hold, LostReason, Mode, Order, Renewal, Want};
 use distlock_redis::{Layout, ValueFormat};
+use distlock_testkit::servers::Redis;
 
-use crate::common::{MS, Peer, config, int, is_held, renew, token};
+use crate::common::{MS, Peer, config, int, is_held, renew, token, until};
 
 #[tokio::test]
 async fn renewal_extends_what_is_held_and_never_acquires() {
@@ -149,4 +151,68 @@ async fn a_break_is_told_at_once_with_its_reason_for_every_kind() {
             "{mode:?}: {said:?}"
         );
     }
+}
+
+/// CPU time of the server, in seconds.
+async fn cpu(redis: &Redis) -> f64 {
+    let info = redis.command(&["INFO", "cpu"]).await.unwrap();
+    let text = info.text().unwrap();
+    let seconds = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().parse().unwrap()
+    };
+    seconds("used_cpu_user:") + seconds("used_cpu_sys:")
+}
+
+/// A server that tells of changes may note, for every read of a script, all keys of the script.
+#[tokio::test]
+async fn many_renewals_in_one_script_cost_the_server_no_more_than_few() {
+    let redis = redis!();
+    let peer = Peer::new(config(&redis.address())).await;
+    let mut holds = Vec::new();
+    let mut claims = Vec::new();
+    for n in 0..256 {
+        let want = Arc::new(Want {
+            ttl: Duration::from_secs(60),
+            ..peer.want(&format!("many:{n}"))
+        });
+        let mut claim = peer.driver.claim(want.clone()).unwrap();
+        assert!(is_held(&claim.try_acquire().await.unwrap()));
+        claims.push(claim);
+        holds.push(Hold {
+            ttl: want.ttl,
+            want,
+            mark: 0,
+            floor: None,
+        });
+    }
+    let good = AtomicUsize::new(0);
+    let answer = |_, renewal| {
+        good.fetch_add(
+            usize::from(matches!(renewal, Renewal::Good(_))),
+            Ordering::Relaxed,
+        );
+    };
+    // The connection that is told of changes is the one that renews, once it is up.
+    until("the keys to be tracked", async || {
+        peer.driver.renew(&holds, &answer).await;
+        redis.info("tracking_total_keys").await.unwrap().as_deref() == Some("256")
+    })
+    .await;
+    good.store(0, Ordering::Relaxed);
+    let mut spent = Vec::new();
+    for size in [8, 256] {
+        let before = cpu(&redis).await;
+        for _ in 0..40 {
+            for batch in holds.chunks(size) {
+                peer.driver.renew(batch, &answer).await;
+            }
+        }
+        spent.push(cpu(&redis).await - before);
+    }
+    assert_eq!(good.load(Ordering::Relaxed), 2 * 40 * 256);
+    assert!(
+        spent[1] < 1.5 * spent[0],
+        "seconds for few, and for many: {spent:?}"
+    );
 }
