@@ -20,6 +20,8 @@ macro_rules! redis {
 mod attempts;
 #[path = "redis/deployments.rs"]
 mod deployments;
+#[path = "redis/doctor.rs"]
+mod doctor;
 #[path = "redis/faults.rs"]
 mod faults;
 #[path = "redis/foreign.rs"]

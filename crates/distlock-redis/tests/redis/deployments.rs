@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{MS, client, config, secured, secured_config, sentinel_config, until};
-use distlock_core::driver::Order;
+use distlock_core::driver::{LostReason, Order};
 use distlock_core::{ErrorKind, Release};
 use distlock_redis::{Config, Endpoint, Tls};
 use distlock_testkit::servers::{Redis, RedisSentinel};
@@ -76,7 +76,7 @@ async fn another_database_is_another_world() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f61_a_failover_leaves_nobody_stuck() {
+async fn f50_f61_a_failover_leaves_nobody_stuck() {
     let mut group = redis!(RedisSentinel::start());
     let (a, b) = (
         client(sentinel_config(&group)).await,
@@ -122,6 +122,47 @@ async fn f61_a_failover_leaves_nobody_stuck() {
         let said = waiter.await.unwrap();
         assert!(said.is_ok(), "{said:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_a_promoted_replica_that_does_not_know_the_lock_is_told_of() {
+    let mut group = redis!(RedisSentinel::start());
+    let locks = client(sentinel_config(&group)).await;
+    // Tokens grow over all of this: the first one is known everywhere.
+    let known = locks.mutex("n").acquire().await.unwrap();
+    known.release().await.unwrap();
+    let first = group.master().await.unwrap();
+    for (n, node) in group.nodes().iter().enumerate() {
+        if n != first {
+            node.pause().unwrap();
+        }
+    }
+    group
+        .node(first)
+        .command(&["CLIENT", "KILL", "TYPE", "replica"])
+        .await
+        .unwrap();
+    let guard = locks
+        .mutex("n")
+        .ttl(Duration::from_secs(60))
+        .acquire()
+        .await
+        .unwrap();
+    group.node(first).kill9().unwrap();
+    for (n, node) in group.nodes().iter().enumerate() {
+        if n != first {
+            node.resume().unwrap();
+        }
+    }
+    let told = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
+    assert_eq!(told.expect("not told in 20 s"), LostReason::Taken);
+    let next = locks
+        .mutex("n")
+        .wait(Duration::from_secs(20))
+        .acquire()
+        .await
+        .unwrap();
+    assert!(next.token() > guard.token(), "the token protects the data");
 }
 
 #[tokio::test]

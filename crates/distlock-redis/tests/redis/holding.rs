@@ -7,12 +7,12 @@ use std::time::Duration;
 use distlock_core::FencingToken;
 use distlock_core::driver::{Break, Hold, LostReason, Mode, Order, Renewal, Want};
 use distlock_redis::{Layout, ValueFormat};
-use distlock_testkit::servers::Redis;
+use distlock_testkit::servers::{Redis, Resp};
 
 use crate::common::{MS, Peer, config, int, is_held, renew, token, until};
 
 #[tokio::test]
-async fn renewal_extends_what_is_held_and_never_acquires() {
+async fn f26_renewal_extends_what_is_held_and_never_acquires() {
     let redis = redis!();
     let peer = Peer::new(config(&redis.address())).await;
     for mode in [Mode::Mutex, Mode::Write, Mode::Read, Mode::Slot { of: 3 }] {
@@ -44,6 +44,51 @@ async fn renewal_extends_what_is_held_and_never_acquires() {
             matches!(renew(&peer, &longer, None).await, Renewal::Lost(_)),
             "{mode:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn f23_a_renewal_never_prolongs_a_strangers_lock() {
+    let redis = redis!();
+    let peer = Peer::new(config(&redis.address())).await;
+    for mode in [Mode::Mutex, Mode::Write, Mode::Slot { of: 1 }] {
+        let key = format!("stranger:{mode:?}").replace(['{', '}', ' '], "");
+        let of = || {
+            Arc::new(Want {
+                mode,
+                ttl: Duration::from_secs(60),
+                ..peer.want(&key)
+            })
+        };
+        let held = Arc::new(Want {
+            mode,
+            ..peer.want(&key)
+        });
+        let mut claim = peer.driver.claim(held).unwrap();
+        assert!(is_held(&claim.try_acquire().await.unwrap()));
+        assert!(
+            matches!(renew(&peer, &of(), None).await, Renewal::Lost(_)),
+            "{mode:?}"
+        );
+        let end = match mode {
+            Mode::Slot { .. } => {
+                let ends = [
+                    "ZRANGE",
+                    &format!("{{distlock:{key}}}:timeout"),
+                    "0",
+                    "0",
+                    "WITHSCORES",
+                ];
+                let end = redis.command(&ends).await.unwrap();
+                let now = redis.command(&["TIME"]).await.unwrap();
+                let number =
+                    |of: &Resp, at: usize| -> i64 { of.items()[at].text().unwrap().parse().unwrap() };
+                number(&end, 1) - number(&now, 0) * 1000
+            }
+            _ => int(&redis, &["PTTL", &format!("distlock:{key}")]).await,
+        };
+        assert!((1..=6000).contains(&end), "{mode:?}: {end}");
+        claim.release(None).await.unwrap();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use distlock_core::driver::{Line, Mode, Order, Released, Standing, Want};
 use distlock_redis::{Layout, ValueFormat};
 
-use crate::common::{MS, Peer, config, is_held, keys};
+use crate::common::{MS, Peer, client, config, is_held, keys};
 
 #[tokio::test]
 async fn a_release_rings_the_waiter_of_every_kind() {
@@ -161,5 +161,83 @@ async fn f43_dead_waiters_at_the_head_are_passed_in_bounded_time() {
             "still waiting behind the dead"
         );
         tokio::time::sleep(recheck.min(Duration::from_secs(1))).await;
+    }
+}
+
+#[tokio::test]
+async fn f44_waiters_that_come_back_do_not_push_the_queues_deadlines() {
+    let redis = redis!();
+    let peer = Peer::new(config(&redis.address())).await;
+    let fifo = || {
+        Arc::new(Want {
+            order: Order::Fifo,
+            ..peer.want("again")
+        })
+    };
+    let mut holder = peer.driver.claim(fifo()).unwrap();
+    assert!(is_held(&holder.try_acquire().await.unwrap()));
+    let mut first = peer.driver.claim(fifo()).unwrap();
+    assert!(!is_held(&first.try_acquire().await.unwrap()));
+    for _ in 0..30 {
+        let mut waiter = peer.driver.claim(fifo()).unwrap();
+        assert!(!is_held(&waiter.try_acquire().await.unwrap()));
+        waiter.release(None).await.unwrap();
+    }
+    let last = fifo();
+    let mut waiter = peer.driver.claim(last.clone()).unwrap();
+    assert!(!is_held(&waiter.try_acquire().await.unwrap()));
+    let score = [
+        "ZSCORE",
+        "redisson_lock_timeout:{distlock:again}",
+        &last.owner.to_string(),
+    ];
+    let score = redis.command(&score).await.unwrap();
+    let now = redis.command(&["TIME"]).await.unwrap();
+    let now: f64 = now.items()[0].text().unwrap().parse().unwrap();
+    let left = score.text().unwrap().parse::<f64>().unwrap() / 1000.0 - now;
+    // Redisson's five minutes for each of the two in the queue, and the holder's lease.
+    assert!(left < 2.0 * 300.0 + 10.0, "{left} s");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f106_waiters_hardly_ask() {
+    let redis = redis!();
+    let locks = client(config(&redis.address())).await;
+    let guard = locks
+        .mutex("busy")
+        .ttl(Duration::from_secs(60))
+        .acquire()
+        .await
+        .unwrap();
+    let others = [
+        client(config(&redis.address())).await,
+        client(config(&redis.address())).await,
+    ];
+    let waiters: Vec<_> = (0..300)
+        .map(|n| {
+            let locks = others[n % 2].clone();
+            tokio::spawn(async move { locks.mutex("busy").acquire().await?.release().await })
+        })
+        .collect();
+    let asked = async || {
+        let stats = redis.command(&["INFO", "commandstats"]).await.unwrap();
+        let line = stats
+            .text()
+            .unwrap()
+            .lines()
+            .find(|l| l.starts_with("cmdstat_evalsha:"));
+        let calls = line.and_then(|l| l.split(['=', ',']).nth(1)?.parse::<u32>().ok());
+        calls.unwrap_or(0)
+    };
+    let before = asked().await;
+    // One more, for three seconds.
+    let waited = locks.mutex("busy").wait(Duration::from_secs(3)).acquire().await;
+    assert_eq!(waited.unwrap_err().kind(), distlock_core::ErrorKind::Timeout);
+    // Each client's only contender looks, listens, and looks again; now and then a count is checked for its hold.
+    let calls = asked().await - before;
+    assert!(calls <= 20, "{calls} scripts for 300 waiters in 3 s");
+    guard.release().await.unwrap();
+    for waiter in waiters {
+        assert!(waiter.await.unwrap().is_ok());
     }
 }

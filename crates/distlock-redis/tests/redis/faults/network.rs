@@ -8,10 +8,10 @@ use distlock_testkit::proxy::{Fault, Proxy};
 use distlock_testkit::servers::Redis;
 
 use super::{TTL, locks_are_gone};
-use crate::common::{MS, client, config, keys, until};
+use crate::common::{MS, client, config, int, keys, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_reply_of_an_acquisition_is_unknown_and_cleaned_up() {
+async fn f02_a_held_reply_of_an_acquisition_is_unknown_and_cleaned_up() {
     let redis = redis!(Redis::start());
     let proxy = Proxy::start(redis.address()).await.unwrap();
     for order in [Order::Any, Order::Fifo] {
@@ -185,4 +185,60 @@ async fn f30_a_waiter_hears_of_a_release_although_its_subscription_was_cut() {
             .await
             .unwrap();
     }
+}
+
+/// The network breaks after each piece of what is sent, and of what is answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f01_a_cut_anywhere_leaves_no_lock_without_an_end() {
+    let redis = redis!(Redis::start());
+    let proxy = Proxy::start(redis.address()).await.unwrap();
+    let locks = client(config(&proxy.address())).await;
+    for replies in [false, true] {
+        for bytes in (0..600).step_by(43) {
+            match replies {
+                false => proxy.requests(Fault::CutAfter(bytes)),
+                true => proxy.replies(Fault::CutAfter(bytes / 8)),
+            }
+            let guard = locks
+                .mutex("cut")
+                .ttl(10 * TTL)
+                .wait(2 * TTL)
+                .acquire()
+                .await
+                .unwrap();
+            assert!(int(&redis, &["PTTL", "distlock:cut"]).await > 0, "no end");
+            let said = guard.release().await;
+            assert!(!matches!(said, Ok(distlock_core::Release::Lost(_))), "{said:?}");
+            proxy.heal();
+        }
+    }
+    locks_are_gone(&redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f34_black_holes_are_told_in_time_and_cleaned_up() {
+    let redis = redis!(Redis::start());
+    let proxy = Proxy::start(redis.address()).await.unwrap();
+    let locks = client(config(&proxy.address())).await;
+    let guard = locks.mutex("held").ttl(10 * TTL).acquire().await.unwrap();
+    proxy.both(Fault::Blackhole);
+    let start = tokio::time::Instant::now();
+    let e = locks
+        .mutex("hole")
+        .ttl(10 * TTL)
+        .wait(300 * MS)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable),
+        "{e}"
+    );
+    assert!(start.elapsed() < TTL, "{:?}", start.elapsed());
+    let said = guard.release().await;
+    assert!(!matches!(said, Ok(distlock_core::Release::Lost(_))), "{said:?}");
+    assert!(start.elapsed() < 3 * TTL, "{:?}", start.elapsed());
+    proxy.heal();
+    // Long before the leases of 30 s.
+    locks_are_gone(&redis).await;
 }

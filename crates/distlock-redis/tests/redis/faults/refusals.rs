@@ -1,10 +1,13 @@
 //! The server is there and refuses.
 
+use std::time::Duration;
+
 use distlock_core::ErrorKind;
+use distlock_core::driver::LostReason;
 use distlock_testkit::servers::Redis;
 
 use super::TTL;
-use crate::common::{MS, client, config, keys, until};
+use crate::common::{MS, client, config, int, keys, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f51_out_of_memory_refuses_new_locks_and_keeps_the_old() {
@@ -89,4 +92,67 @@ async fn f59_missing_rights_and_passwords_are_told_and_not_tried_for_ever() {
     let e = crate::common::Peer::open(wrong).await.err().unwrap();
     assert!(!e.retry && e.to_string().contains("PUBLISH"), "{e}");
     assert!(keys(&redis, "*").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f59_rights_that_are_taken_away_end_a_hold_in_time() {
+    let rules = ["~*", "&*", "+@all"];
+    let redis = redis!(Redis::options().user("app", "secret", rules).start());
+    let mut config = config(&redis.address());
+    config.user = Some("app".into());
+    config.password = Some(distlock_redis::Secret::new("secret"));
+    let locks = client(config).await;
+    for (take, give) in [
+        (
+            &["ACL", "SETUSER", "app", "-evalsha", "-eval"][..],
+            &["ACL", "SETUSER", "app", "+@all"][..],
+        ),
+        (
+            &["ACL", "SETUSER", "app", "off"],
+            &["ACL", "SETUSER", "app", "on"],
+        ),
+    ] {
+        let guard = locks.mutex("old").ttl(TTL).wait(TTL).acquire().await.unwrap();
+        redis.command(take).await.unwrap();
+        if take.contains(&"off") {
+            redis.command(&["CLIENT", "KILL", "USER", "app"]).await.unwrap();
+        }
+        let e = locks.mutex("new").wait(200 * MS).acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::InvalidConfig, "{take:?}: {e}");
+        assert_eq!(guard.lost().await, LostReason::Expired, "{take:?}");
+        redis.command(give).await.unwrap();
+        let again = locks.mutex("new").wait(TTL).acquire().await.unwrap();
+        again.release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f52_a_lock_that_is_evicted_is_told_within_a_second() {
+    let redis = redis!(Redis::start());
+    let locks = client(config(&redis.address())).await;
+    let guard = locks.mutex("evicted").ttl(20 * TTL).acquire().await.unwrap();
+    until("the server to watch the key", async || {
+        redis.info("tracking_total_keys").await.unwrap().as_deref() == Some("1")
+    })
+    .await;
+    redis
+        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-random"])
+        .await
+        .unwrap();
+    redis
+        .command(&["CONFIG", "SET", "maxmemory", "4mb"])
+        .await
+        .unwrap();
+    let fill = "x".repeat(10_000);
+    let mut n = 0;
+    while int(&redis, &["EXISTS", "distlock:evicted"]).await == 1 {
+        redis
+            .command(&["SET", &format!("fill:{n}"), &fill])
+            .await
+            .unwrap();
+        n += 1;
+        assert!(n < 100_000, "not evicted");
+    }
+    let told = tokio::time::timeout(Duration::from_secs(1), guard.lost()).await;
+    assert_eq!(told.expect("not told"), LostReason::Taken);
 }

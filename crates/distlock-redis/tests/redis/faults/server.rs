@@ -10,7 +10,7 @@ use super::{TTL, locks_are_gone};
 use crate::common::{MS, client, config, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_server_is_reported_in_time_and_used_again_when_it_goes_on() {
+async fn f34_a_stopped_server_is_reported_in_time_and_used_again_when_it_goes_on() {
     let redis = redis!(Redis::start());
     let locks = client(config(&redis.address())).await;
     let guard = locks.mutex("p").ttl(2 * TTL).acquire().await.unwrap();
