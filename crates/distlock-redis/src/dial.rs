@@ -194,7 +194,7 @@ impl Link {
     pub(crate) async fn run(&self, script: &Script, call: &Cmd, patience: Duration) -> Result<Value, Fault> {
         match self.run_known(call, patience).await? {
             Some(value) => Ok(value),
-            None => self.ask(&script.in_full(call), patience).await,
+            None => Box::pin(self.ask(&script.in_full(call), patience)).await,
         }
     }
 

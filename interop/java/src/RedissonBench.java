@@ -19,11 +19,11 @@ import org.redisson.config.Config;
  *   <li>{@code <threads> <each>}: that many pairs of lock and unlock in each of so many threads, on a key for each
  *       thread; the answer is the time that it took, in nanoseconds.
  *   <li>{@code contend <address> <clients> <seconds> <fair>}: so many clients, each with its own connections as a process
- *       would have, take turns on one key; the answer is a line {@code <granted> <release begun>} in nanoseconds for
- *       each turn, and {@code end}.
+ *       would have, take turns on one key; the answer is a line {@code <client> <granted> <release begun>}, in
+ *       nanoseconds, for each turn, and {@code end}.
  * </ul>
  */
-public final class Bench {
+public final class RedissonBench {
   private static RedissonClient connect(String address) {
     Config config = new Config();
     config.useSingleServer().setAddress(address).setConnectionMinimumIdleSize(1).setSubscriptionConnectionMinimumIdleSize(1);
@@ -67,14 +67,16 @@ public final class Bench {
     for (int n = 0; n < clients; n++) all.add(connect(address));
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
     List<Future<List<String>>> done = new ArrayList<>();
-    for (RedissonClient client : all) {
+    for (int n = 0; n < clients; n++) {
+      RedissonClient client = all.get(n);
+      String who = n + " ";
       RLock lock = fair ? client.getFairLock("java:contended") : client.getLock("java:contended");
       done.add(threads.submit(() -> {
         List<String> turns = new ArrayList<>();
         while (System.nanoTime() < end) {
           lock.lock(30, TimeUnit.SECONDS);
           long granted = System.nanoTime();
-          turns.add(granted + " " + System.nanoTime());
+          turns.add(who + granted + " " + System.nanoTime());
           lock.unlock();
         }
         return turns;

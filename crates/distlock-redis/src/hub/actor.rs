@@ -98,7 +98,7 @@ impl Hub {
                 unchecked.append(&mut state.stirred);
                 if now >= tick {
                     // Without tracking there is nothing to be gained from a look at a new hold.
-                    let fresh = std::mem::take(&mut state.fresh);
+                    let fresh = state.list_fresh();
                     unchecked.extend(fresh.into_iter().filter(|_| tracks));
                     tick = now + TICK;
                 }
@@ -119,7 +119,8 @@ impl Hub {
     /// do not tell. Gives the other holders' keys. They are checked here, many in one script, and only those that
     /// are gone are rung: a renewal for each of very many holds at once would keep this thread from reading answers.
     fn everyone_looks(&self) -> Vec<Arc<str>> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.list_fresh();
         let waiters = state.channels.values().flat_map(|c| &c.bells);
         ring(waiters.map(|(_, bell)| bell));
         let holders = state.holds.values().flatten();
