@@ -147,7 +147,7 @@ impl Hub {
         let mut state = self.lock();
         let first = state.fresh.is_empty();
         state.fresh.push(entry.clone());
-        if state.fresh.len() % MANY == 0 {
+        if state.fresh.len().is_multiple_of(MANY) {
             state.fresh.retain(|e| !e.is_over());
         }
         self.start(&mut state);
