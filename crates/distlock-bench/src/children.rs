@@ -40,6 +40,14 @@ impl Helper {
         }
     }
 
+    /// Writes a line to it.
+    pub(crate) fn tell(&mut self, what: &str) -> std::io::Result<()> {
+        match &mut self.child.stdin {
+            Some(stdin) => writeln!(stdin, "{what}").and_then(|()| stdin.flush()),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         let _ = self.lines.read_line(&mut line);
@@ -98,6 +106,9 @@ pub(crate) fn run() {
     let role = std::env::var(ROLE).unwrap_or_default();
     let dir = std::env::args_os().nth(1).unwrap_or_default();
     let dir = Path::new(&dir);
+    if role == "redis-turns" {
+        return crate::redis::take_turns(&dir.to_string_lossy());
+    }
     let rt = runtime();
     match role.as_str() {
         "hold" => rt.block_on(async {

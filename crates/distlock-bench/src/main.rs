@@ -28,6 +28,8 @@ struct Arguments {
     /// Shorter rounds, for a first look.
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    peers: redis::PeerPrograms,
 }
 
 #[allow(
@@ -47,7 +49,7 @@ fn main() {
             "core" | "memory" => core::measure(arguments.quick),
             "file" => file::measure(arguments.quick),
             "command" => command::measure(arguments.quick),
-            "redis" => redis::measure(arguments.quick),
+            "redis" => redis::measure(arguments.quick, &arguments.peers),
             "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick),
             "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick),
             "etcd" => etcd::measure(arguments.quick),

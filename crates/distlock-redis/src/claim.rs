@@ -86,7 +86,7 @@ impl RedisClaim {
         }
         let look = self.read(answer, sent)?;
         if matches!(look, Look::Held(_)) && self.shared.config.min_replicas > 0 {
-            self.replicated(&link).await?;
+            Box::pin(self.replicated(&link)).await?;
         }
         Ok(look)
     }
@@ -203,9 +203,8 @@ impl RedisClaim {
         })
     }
 
-    /// Looks; where only a line of others is in the way, has its dead removed and looks once more.
-    async fn look_past_the_dead(&mut self) -> Result<Look, DriverError> {
-        let look = self.look().await?;
+    /// Where only a line of others is in the way, has its dead removed and looks once more.
+    async fn past_the_dead(&mut self, look: Look) -> Result<Look, DriverError> {
         if !matches!(look, Look::Line) {
             return Ok(look);
         }
@@ -238,7 +237,30 @@ impl RedisClaim {
         }))
     }
 
-    async fn settle(&mut self, look: Look) -> Result<Standing, DriverError> {
+    /// The lock was not to be had at the first look.
+    async fn wait_for_it(&mut self, first: Look) -> Result<Standing, DriverError> {
+        let look = self.past_the_dead(first).await?;
+        if matches!(look, Look::Held(_)) || self.want.line == Line::Never {
+            return Ok(self.settle(look));
+        }
+        if self.armed.is_none() {
+            self.armed = Some(self.shared.hub.arm(self.shape.channel(), self.want.bell.clone()));
+        } else if self.armed.as_ref().is_some_and(Armed::is_live) {
+            return Ok(self.settle(look));
+        }
+        // Armed just now, or again after a lost connection: only a look after it counts.
+        if let Some(armed) = &self.armed {
+            self.shared
+                .clock()
+                .timeout(self.shared.links.patience(), armed.heard())
+                .await;
+        }
+        let look = self.look().await?;
+        let look = self.past_the_dead(look).await?;
+        Ok(self.settle(look))
+    }
+
+    fn settle(&mut self, look: Look) -> Standing {
         match look {
             Look::Held(grant) => {
                 self.over = true;
@@ -246,16 +268,33 @@ impl RedisClaim {
                 let (hub, shape) = (&self.shared.hub, &self.shape);
                 self.watched =
                     Some(hub.watch(&shape.key, &shape.stored, shape.tracked(), self.want.bell.clone()));
-                Ok(Standing::Held(grant))
+                Standing::Held(grant)
             }
-            Look::Waiting(standing) => Ok(standing),
+            Look::Waiting(standing) => standing,
             // The line went and came again meanwhile.
-            Look::Line => Ok(Standing::Waiting {
+            Look::Line => Standing::Waiting {
                 recheck: self.recheck(None, true).min(Duration::from_secs(2)),
                 holder: None,
                 ahead: None,
-            }),
+            },
         }
+    }
+
+    /// Leaves where the unanswered acquisition went, for there this cannot arrive before it.
+    async fn chase(&mut self, owed: Link, keep: Option<Duration>) -> Result<Released, DriverError> {
+        if !owed.has_ended() {
+            match self.leave(&owed, keep).await {
+                Ok(released) => return Ok(released),
+                Err(fault) if fault.error.reached == Reached::No => return Err(fault.error),
+                Err(_) => {}
+            }
+        }
+        // That connection is closed, or its runtime is blocked; the engine thread's is not.
+        if !owed.has_ended() {
+            self.owed = Some(owed);
+        }
+        let link = self.shared.links.engine_side().await?;
+        self.leave(&link, keep).await.map_err(|fault| fault.error)
     }
 
     async fn leave(&self, link: &Link, keep: Option<Duration>) -> Result<Released, Fault> {
@@ -275,47 +314,21 @@ impl Claim for RedisClaim {
         if self.over || self.shared.closed.load(Ordering::Acquire) {
             return Err(DriverError::closed());
         }
-        let look = self.look_past_the_dead().await?;
-        if matches!(look, Look::Held(_)) || self.want.line == Line::Never {
-            return self.settle(look).await;
+        match self.look().await? {
+            held @ Look::Held(_) => Ok(self.settle(held)),
+            // In a future of its own: the usual one is small, and quickly had.
+            other => Box::pin(self.wait_for_it(other)).await,
         }
-        if self.armed.is_none() {
-            self.armed = Some(self.shared.hub.arm(self.shape.channel(), self.want.bell.clone()));
-        } else if self.armed.as_ref().is_some_and(Armed::is_live) {
-            return self.settle(look).await;
-        }
-        // Armed just now, or again after a lost connection: only a look after it counts.
-        if let Some(armed) = &self.armed {
-            self.shared
-                .clock()
-                .timeout(self.shared.links.patience(), armed.heard())
-                .await;
-        }
-        let look = self.look_past_the_dead().await?;
-        self.settle(look).await
     }
 
     async fn release(&mut self, keep: Option<Duration>) -> Result<Released, DriverError> {
         self.over = true;
         self.armed = None;
         self.watched = None;
-        let owed = self.owed.take();
-        if let Some(owed) = owed.as_ref().filter(|link| !link.has_ended()) {
-            match self.leave(owed, keep).await {
-                Ok(released) => return Ok(released),
-                Err(fault) if fault.error.reached == Reached::No => return Err(fault.error),
-                Err(_) => {}
-            }
+        if let Some(owed) = self.owed.take() {
+            return Box::pin(self.chase(owed, keep)).await;
         }
-        let Some(owed) = owed else {
-            let link = self.shared.links.get().await?;
-            return self.leave(&link, keep).await.map_err(|fault| fault.error);
-        };
-        // That connection is closed, or its runtime is blocked; the engine thread's is not.
-        if !owed.has_ended() {
-            self.owed = Some(owed);
-        }
-        let link = self.shared.links.engine_side().await?;
+        let link = self.shared.links.get().await?;
         self.leave(&link, keep).await.map_err(|fault| fault.error)
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use distlock_core::Secret;
@@ -18,6 +19,9 @@ use redis::{
 use crate::config::{Config, Tls};
 use crate::fault::{Fault, Then, connecting, is_noscript};
 use crate::script::Script;
+
+/// How often an answer that is late is looked for once more.
+const LAST_LOOKS: usize = 4;
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,18 +192,65 @@ impl Link {
 
     /// Runs a script, in full if the server does not know it.
     pub(crate) async fn run(&self, script: &Script, call: &Cmd, patience: Duration) -> Result<Value, Fault> {
+        match self.run_known(call, patience).await? {
+            Some(value) => Ok(value),
+            None => Box::pin(self.ask(&script.in_full(call), patience)).await,
+        }
+    }
+
+    /// Runs a script; `None` if the server does not know it.
+    pub(crate) async fn run_known(&self, call: &Cmd, patience: Duration) -> Result<Option<Value>, Fault> {
         match self.raw(call, patience).await? {
-            Err(e) if is_noscript(&e) => self.ask(&script.in_full(call), patience).await,
+            Err(e) if is_noscript(&e) => Ok(None),
             Err(e) => Err(self.judge(Fault::of(e))),
-            Ok(value) => Ok(value),
+            Ok(value) => Ok(Some(value)),
+        }
+    }
+
+    /// Prepares the connection for [`track`](Self::track).
+    pub(crate) async fn start_tracking(&self, patience: Duration) -> Result<(), Fault> {
+        let mut on = Cmd::new();
+        on.arg("CLIENT")
+            .arg("TRACKING")
+            .arg("ON")
+            .arg("OPTIN")
+            .arg("NOLOOP");
+        self.ask(&on, patience).await?;
+        self.ask(&next_is_tracked(), patience).await.map(drop)
+    }
+
+    /// Has the server tell this connection when one of these keys is next changed by another.
+    ///
+    /// A read inside a script would do, but costs far too much: for each of them, the server notes all keys of the
+    /// script. Hence the server tracks what it is asked to track only (`OPTIN`), and reads for that apart.
+    pub(crate) async fn track<K: AsRef<str>>(&self, keys: &[K], patience: Duration) -> Result<(), Fault> {
+        let mut read = Cmd::new();
+        read.arg("EXISTS");
+        for key in keys {
+            read.arg(key.as_ref());
+        }
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.add_command(next_is_tracked()).add_command(read);
+        let mut connection = self.connection.clone();
+        match self
+            .patiently(patience, connection.send_packed_commands(&both, 0, 2))
+            .await
+        {
+            Some(Ok(answers)) => {
+                let refused = answers
+                    .into_iter()
+                    .find_map(|answer| answer.extract_error().err());
+                refused.map_or(Ok(()), |e| Err(self.judge(Fault::of(e))))
+            }
+            Some(Err(e)) => Err(self.judge(Fault::of(e))),
+            None => Err(self.judge(Fault::silent())),
         }
     }
 
     async fn raw(&self, cmd: &Cmd, patience: Duration) -> Result<redis::RedisResult<Value>, Fault> {
         let mut connection = self.connection.clone();
         match self
-            .clock
-            .timeout(patience, connection.send_packed_command(cmd))
+            .patiently(patience, connection.send_packed_command(cmd))
             .await
         {
             Some(answer) => Ok(answer.and_then(|v| v.extract_error())),
@@ -207,20 +258,33 @@ impl Link {
         }
     }
 
+    /// Waits at most this long for an answer. What has arrived by then counts, also if nobody could look at it:
+    /// this thread was busy, or the process was stopped.
+    async fn patiently<T>(&self, patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = std::pin::pin!(answer);
+        if let Some(answer) = self.clock.timeout(patience, &mut answer).await {
+            return Some(answer);
+        }
+        for _ in 0..LAST_LOOKS {
+            // Gives the connection's task a chance to read its socket.
+            tokio::task::yield_now().await;
+            if let Poll::Ready(answer) = futures_util::poll!(&mut answer) {
+                return Some(answer);
+            }
+        }
+        None
+    }
+
     /// Subscribes, and waits until the server confirmed all of it.
     pub(crate) async fn subscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
-        self.settle(self.clock.timeout(patience, connection.subscribe(channels)).await)
+        self.settle(self.patiently(patience, connection.subscribe(channels)).await)
     }
 
     /// Unsubscribes, and waits until the server confirmed all of it.
     pub(crate) async fn unsubscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
-        self.settle(
-            self.clock
-                .timeout(patience, connection.unsubscribe(channels))
-                .await,
-        )
+        self.settle(self.patiently(patience, connection.unsubscribe(channels)).await)
     }
 
     fn settle(&self, answer: Option<redis::RedisResult<()>>) -> Result<(), Fault> {
@@ -236,6 +300,13 @@ impl Link {
         }
         fault
     }
+}
+
+/// What the next command reads is tracked.
+fn next_is_tracked() -> Cmd {
+    let mut cmd = Cmd::new();
+    cmd.arg("CLIENT").arg("CACHING").arg("YES");
+    cmd
 }
 
 fn certificates(tls: &Tls) -> Result<TlsCertificates, DriverError> {

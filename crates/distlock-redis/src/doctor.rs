@@ -53,7 +53,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>, Driver
     if let Some(finding) = sentinel(shared).await {
         out.0.push(finding);
     }
-    tracking(&mut out, &link, patience).await;
+    tracking(&mut out, shared).await;
     rights(&mut out, shared).await;
     out.0.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(out.0)
@@ -178,10 +178,11 @@ async fn sentinel(shared: &Shared) -> Option<Finding> {
     })
 }
 
-async fn tracking(out: &mut Findings, link: &Link, patience: Duration) {
-    let mut info = Cmd::new();
-    info.arg("CLIENT").arg("TRACKINGINFO");
-    if let Err(fault) = link.ask(&info, patience).await {
+async fn tracking(out: &mut Findings, shared: &Shared) {
+    let Ok((_, link)) = shared.links.dial(|_| ()).await else {
+        return;
+    };
+    if let Err(fault) = link.start_tracking(shared.links.patience()).await {
         let what = format!(
             "CLIENT TRACKING is not available ({}): a lock that is deleted or evicted is noticed at the next renewal only",
             fault.error
@@ -190,7 +191,7 @@ async fn tracking(out: &mut Findings, link: &Link, patience: Duration) {
             Severity::Warning,
             "redis-tracking",
             what,
-            "allow +client|tracking",
+            "allow +client|tracking +client|caching",
         );
     }
 }

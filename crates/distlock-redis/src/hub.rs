@@ -9,6 +9,7 @@
 mod actor;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::bell::Bell;
@@ -35,10 +36,11 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     channels: HashMap<String, Channel>,
-    holds: HashMap<Arc<str>, Vec<Entry>>,
+    /// Holds by key, but for the fresh ones.
+    holds: HashMap<Arc<str>, Vec<Arc<Entry>>>,
     next: u64,
-    /// Holds to have tracked at the next tick: most locks are released before it, and cost nothing.
-    fresh: Vec<Arc<str>>,
+    /// Holds to be listed and tracked at the next tick: most locks are released before it, and cost nothing.
+    fresh: Vec<Arc<Entry>>,
     /// Keys that changed and are to be looked at now.
     stirred: Vec<Arc<str>>,
     running: bool,
@@ -65,11 +67,22 @@ struct Channel {
 
 #[derive(Debug)]
 struct Entry {
-    id: u64,
+    key: Arc<str>,
     owner: Arc<str>,
     bell: Bell,
     tracked: bool,
+    place: AtomicU8,
 }
+
+/// Where an [`Entry`] is. It is listed under the hub's lock only; it is over at any time.
+mod place {
+    pub(super) const FRESH: u8 = 0;
+    pub(super) const LISTED: u8 = 1;
+    pub(super) const OVER: u8 = 2;
+}
+
+/// With so many fresh holds, those that are over are forgotten before the tick: it may be long in coming.
+const MANY: usize = 1 << 14;
 
 /// A waiter's bell on a channel; it is taken off when this is dropped.
 #[derive(Debug)]
@@ -83,8 +96,7 @@ pub(crate) struct Armed {
 #[derive(Debug)]
 pub(crate) struct Watched {
     hub: Arc<Hub>,
-    key: Arc<str>,
-    id: u64,
+    entry: Arc<Entry>,
 }
 
 impl Hub {
@@ -125,19 +137,18 @@ impl Hub {
         tracked: bool,
         bell: Bell,
     ) -> Watched {
-        let mut state = self.lock();
-        state.next += 1;
-        let id = state.next;
-        let entry = Entry {
-            id,
+        let entry = Arc::new(Entry {
+            key: key.clone(),
             owner: owner.clone(),
             bell,
             tracked,
-        };
-        state.holds.entry(key.clone()).or_default().push(entry);
+            place: AtomicU8::new(place::FRESH),
+        });
+        let mut state = self.lock();
         let first = state.fresh.is_empty();
-        if tracked {
-            state.fresh.push(key.clone());
+        state.fresh.push(entry.clone());
+        if state.fresh.len().is_multiple_of(MANY) {
+            state.fresh.retain(|e| !e.is_over());
         }
         self.start(&mut state);
         drop(state);
@@ -146,8 +157,7 @@ impl Hub {
         }
         Watched {
             hub: self.clone(),
-            key: key.clone(),
-            id,
+            entry,
         }
     }
 
@@ -182,7 +192,9 @@ impl Hub {
                 };
                 let state = self.lock();
                 if channel == self.own {
-                    ring(state.holds.get(payload).into_iter().flatten().map(|e| &e.bell));
+                    let fresh = state.fresh.iter().filter(|e| *e.key == *payload);
+                    let holds = state.holds.get(payload).into_iter().flatten();
+                    ring(holds.chain(fresh).map(|e| &e.bell));
                 } else if let Some(channel) = state.channels.get(channel) {
                     ring(channel.bells.iter().map(|(_, bell)| bell));
                 }
@@ -249,13 +261,46 @@ impl Drop for Armed {
     }
 }
 
+impl State {
+    /// Lists the fresh holds that are not over yet; gives the keys of those that are tracked.
+    fn list_fresh(&mut self) -> Vec<Arc<str>> {
+        let mut keys = Vec::new();
+        for entry in std::mem::take(&mut self.fresh) {
+            if !entry.becomes_listed() {
+                continue;
+            }
+            if entry.tracked {
+                keys.push(entry.key.clone());
+            }
+            self.holds.entry(entry.key.clone()).or_default().push(entry);
+        }
+        keys
+    }
+}
+
+impl Entry {
+    fn is_over(&self) -> bool {
+        self.place.load(Ordering::Acquire) == place::OVER
+    }
+
+    fn becomes_listed(&self) -> bool {
+        let listed =
+            self.place
+                .compare_exchange(place::FRESH, place::LISTED, Ordering::AcqRel, Ordering::Acquire);
+        listed.is_ok()
+    }
+}
+
 impl Drop for Watched {
     fn drop(&mut self) {
+        if self.entry.place.swap(place::OVER, Ordering::AcqRel) != place::LISTED {
+            return;
+        }
         let mut state = self.hub.lock();
-        if let Some(entries) = state.holds.get_mut(&self.key) {
-            entries.retain(|e| e.id != self.id);
+        if let Some(entries) = state.holds.get_mut(&self.entry.key) {
+            entries.retain(|e| !Arc::ptr_eq(e, &self.entry));
             if entries.is_empty() {
-                state.holds.remove(&self.key);
+                state.holds.remove(&self.entry.key);
             }
         }
     }

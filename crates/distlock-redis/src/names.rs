@@ -11,9 +11,9 @@ impl Names<'_> {
     fn before(self, prefix: &str) -> String {
         let Names(name) = self;
         if name.contains('{') {
-            format!("{prefix}:{name}")
+            [prefix, ":", name].concat()
         } else {
-            format!("{prefix}:{{{name}}}")
+            [prefix, ":{", name, "}"].concat()
         }
     }
 
@@ -21,9 +21,9 @@ impl Names<'_> {
     fn after(self, suffix: &str) -> String {
         let Names(name) = self;
         if name.contains('{') {
-            format!("{name}:{suffix}")
+            [name, ":", suffix].concat()
         } else {
-            format!("{{{name}}}:{suffix}")
+            ["{", name, "}:", suffix].concat()
         }
     }
 

@@ -3,15 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
+use distlock_core::driver::{DriverError, Hold, LostReason, Mode, Reached, Renewal};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis::{Cmd, FromRedisValue, Value};
 
+use crate::config::Layout;
 use crate::dial::Link;
 use crate::driver::Shared;
 use crate::script::{RENEW_HASH, RENEW_RAISE, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
-use crate::shape::{Form, Shape, millis};
+use crate::shape::{Shape, millis};
 
 /// Holds in one script: the server serves nobody else meanwhile (about 0.5 ms).
 const BATCH: usize = 256;
@@ -25,23 +26,23 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let mut groups: [(&'static Script, Vec<(usize, Shape)>); 5] = [
+        let mut groups: [(&'static Script, Vec<usize>); 5] = [
             (&RENEW_HASH, Vec::new()),
             (&RENEW_READ, Vec::new()),
             (&RENEW_SLOT, Vec::new()),
             (&RENEW_STRING, Vec::new()),
             (&RENEW_RAISE, Vec::new()),
         ];
+        let string = self.config.layout != Layout::Redisson;
         for (index, hold) in holds.iter().enumerate() {
-            let shape = self.shape(&hold.want);
-            let group = match shape.form {
-                _ if hold.floor.is_some() && hold.want.mode.is_exclusive() => 4,
-                Form::Mutex { .. } | Form::Fair { .. } | Form::Write { .. } => 0,
-                Form::Read { .. } => 1,
-                Form::Slot { .. } => 2,
-                Form::String => 3,
+            let group = match hold.want.mode {
+                mode if hold.floor.is_some() && mode.is_exclusive() => 4,
+                _ if string => 3,
+                Mode::Mutex | Mode::Write => 0,
+                Mode::Read => 1,
+                Mode::Slot { .. } => 2,
             };
-            groups[group].1.push((index, shape));
+            groups[group].1.push(index);
         }
         let mut scripts: Vec<BoxFuture<'_, ()>> = Vec::new();
         for (script, group) in &groups {
@@ -55,10 +56,12 @@ impl Shared {
     async fn renew_chunk(
         &self,
         script: &'static Script,
-        chunk: &[(usize, Shape)],
+        chunk: &[usize],
         holds: &[Hold],
         answer: Answer<'_>,
     ) {
+        // The work begins with the turn: batches that are due together must not keep the engine thread from reading
+        // the answers of those that were sent.
         let Ok(_turn) = self.renewals.acquire().await else {
             return;
         };
@@ -71,23 +74,24 @@ impl Shared {
             },
         };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for (index, shape) in chunk {
+        let mut shapes = Vec::with_capacity(chunk.len());
+        for index in chunk {
             let hold = &holds[*index];
+            let shape = self.shape(&hold.want);
             match hold.floor.filter(|_| std::ptr::eq(script, &RENEW_RAISE)) {
                 Some(floor) => shape.raise(hold.ttl, floor.get(), &mut keys, &mut args),
                 None => shape.renew(hold.ttl, &mut keys, &mut args),
             }
+            shapes.push(shape);
         }
         let mut call: Cmd = script.call(keys.len());
-        call.arg(keys);
-        if std::ptr::eq(script, &RENEW_HASH) || std::ptr::eq(script, &RENEW_STRING) {
-            call.arg(u8::from(tracks));
-        }
-        call.arg(args);
+        call.arg(&keys).arg(args);
+        // A write forgets who tracks; where the key says by itself who holds it, we go on being told of changes.
+        let tracks = tracks && shapes.iter().all(Shape::tracked);
         // A renewal that is not answered in good time is asked again while there still is some.
         let shortest = chunk
             .iter()
-            .map(|(index, _)| holds[*index].ttl)
+            .map(|index| holds[*index].ttl)
             .min()
             .unwrap_or_default();
         let patience = self
@@ -96,7 +100,22 @@ impl Shared {
             .min(shortest / 3)
             .max(Duration::from_millis(20));
         let sent = self.clock().now();
-        let answers = match link.run(script, &call, patience).await {
+        let track = async {
+            // Refused or lost: the hub finds out by itself, or the next renewal tells.
+            if tracks {
+                let _ = link.track(&keys, patience).await;
+            }
+        };
+        // Sent together, so that nobody comes between them.
+        let answer_of = match tokio::join!(link.run_known(&call, patience), track) {
+            (Ok(None), ()) => match link.ask(&script.in_full(&call), patience).await {
+                Ok(value) if tracks => link.track(&keys, patience).await.map(|()| value),
+                other => other,
+            },
+            (Ok(Some(value)), ()) => Ok(value),
+            (Err(fault), ()) => Err(fault),
+        };
+        let answers = match answer_of {
             Ok(Value::Array(answers)) if answers.len() == chunk.len() => answers,
             Ok(other) => {
                 let e = DriverError::unavailable(Reached::Yes, format!("not understood: {other:?}"));
@@ -104,7 +123,7 @@ impl Shared {
             }
             Err(fault) => return all_unknown(chunk, fault.error, answer),
         };
-        for ((index, shape), renewed) in chunk.iter().zip(answers) {
+        for ((index, shape), renewed) in chunk.iter().zip(&shapes).zip(answers) {
             let hold = &holds[*index];
             if renewed != Value::Int(1) {
                 answer(*index, Renewal::Lost(self.why_lost(&link, shape).await));
@@ -134,9 +153,9 @@ impl Shared {
     }
 }
 
-fn all_unknown(chunk: &[(usize, Shape)], e: DriverError, answer: Answer<'_>) {
+fn all_unknown(chunk: &[usize], e: DriverError, answer: Answer<'_>) {
     let text = e.to_string();
-    for (index, _) in chunk {
+    for index in chunk {
         answer(
             *index,
             Renewal::Unknown(DriverError::unavailable(e.reached, text.clone())),

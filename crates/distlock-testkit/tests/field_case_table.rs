@@ -147,6 +147,47 @@ fn every_case_is_there_and_every_named_test_exists() {
     }
 }
 
+/// The numbers of a row, such as `10, 12`.
+fn numbers(cell: &str) -> Vec<u32> {
+    cell.split(',').filter_map(|n| n.trim().parse().ok()).collect()
+}
+
+#[test]
+fn every_reported_fault_of_redisson_has_a_test_that_exists_or_a_reason() {
+    let table = fs::read_to_string(root().join("docs/engines/redisson-faults.md")).unwrap();
+    let mut seen = Vec::new();
+    let mut wrong = Vec::new();
+    for line in table.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.split('|').collect();
+        let ids = numbers(cells[1]);
+        seen.extend(&ids);
+        for test in cells[3]
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| name.contains('_'))
+        {
+            let found = match test.split_once("::") {
+                Some((krate, _)) if krate.starts_with("distlock_") => exists(test),
+                Some(_) if test.starts_with("Order") => true,
+                Some(_) => exists(&format!("distlock_redis::redis::{test}")),
+                None => {
+                    test == "min_replicas" || distlock_testkit::conformance::cases().any(|c| c.name == test)
+                }
+            };
+            if !found {
+                wrong.push(format!("{ids:?}: there is no test {test}"));
+            }
+        }
+        if !ids.is_empty() && cells[3].trim().len() < 20 {
+            wrong.push(format!("{ids:?}: neither a test nor a reason"));
+        }
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=61).collect::<Vec<_>>());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn a_wrong_table_would_be_noticed() {
     let there = |test: &str| test == "distlock_file::processes::f07_f08_works";

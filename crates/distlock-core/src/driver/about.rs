@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::{Holder, Mode, Want};
@@ -17,20 +18,26 @@ use crate::owner::OwnerId;
 /// about.reason = Some("nightly report".into());
 /// assert_eq!(About::from_json(about.to_string().as_bytes()), Some(about));
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct About {
     /// The owner, for engines whose places do not name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// The label of its client.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Its reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The number of permits of its semaphore.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
     /// Its host's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Its process id, in its own PID namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
 
@@ -99,23 +106,7 @@ impl About {
 /// The JSON object that is stored; what is not known is left out.
 impl fmt::Display for About {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = Map::new();
-        for (name, text) in [
-            ("owner", &self.owner),
-            ("label", &self.label),
-            ("reason", &self.reason),
-            ("host", &self.host),
-        ] {
-            if let Some(text) = text {
-                fields.insert(name.into(), text.as_str().into());
-            }
-        }
-        for (name, number) in [("permits", self.permits), ("pid", self.pid)] {
-            if let Some(number) = number {
-                fields.insert(name.into(), number.into());
-            }
-        }
-        write!(f, "{}", Value::Object(fields))
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
 

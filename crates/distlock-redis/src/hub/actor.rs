@@ -66,9 +66,7 @@ impl Hub {
     async fn serve(&self, link: &Link) -> Result<(), Fault> {
         let clock = self.engine.clock();
         let patience = self.links.patience();
-        let mut tracking = Cmd::new();
-        tracking.arg("CLIENT").arg("TRACKING").arg("ON").arg("NOLOOP");
-        let tracks = link.ask(&tracking, patience).await.is_ok();
+        let tracks = link.start_tracking(patience).await.is_ok();
         if link.is_over() {
             return Err(Fault::silent());
         }
@@ -78,39 +76,35 @@ impl Hub {
         });
         self.subscribe(link, std::slice::from_ref(&self.own)).await?;
         self.subscribe_missing(link).await?;
-        // Whatever was published or changed while nobody listened: everyone looks once.
-        {
-            let state = self.lock();
-            ring(
-                state
-                    .channels
-                    .values()
-                    .flat_map(|c| c.bells.iter().map(|(_, bell)| bell)),
-            );
-            ring(state.holds.values().flatten().map(|e| &e.bell));
-        }
+        let mut unchecked = self.everyone_looks();
         let mut tick = clock.now() + TICK;
         let mut heartbeat = clock.now() + HEARTBEAT;
         loop {
-            let due = if self.lock().fresh.is_empty() {
-                heartbeat
-            } else {
-                tick.min(heartbeat)
-            };
-            tokio::select! { () = self.work.notified() => {}, () = clock.sleep_until(due) => {} }
+            if unchecked.is_empty() {
+                let due = if self.lock().fresh.is_empty() {
+                    heartbeat
+                } else {
+                    tick.min(heartbeat)
+                };
+                tokio::select! { () = self.work.notified() => {}, () = clock.sleep_until(due) => {} }
+            }
             if link.is_over() || self.lock().closed {
                 return Ok(());
             }
             self.subscribe_missing(link).await?;
             let now = clock.now();
-            let mut keys = std::mem::take(&mut self.lock().stirred);
-            if now >= tick {
-                keys.append(&mut self.lock().fresh);
-                tick = now + TICK;
+            {
+                let mut state = self.lock();
+                unchecked.append(&mut state.stirred);
+                if now >= tick {
+                    // Without tracking there is nothing to be gained from a look at a new hold.
+                    let fresh = state.list_fresh();
+                    unchecked.extend(fresh.into_iter().filter(|_| tracks));
+                    tick = now + TICK;
+                }
             }
-            if tracks {
-                self.check(link, keys).await?;
-            }
+            let batch = unchecked.split_off(unchecked.len().saturating_sub(BATCH));
+            self.check(link, tracks, batch).await?;
             if now >= heartbeat {
                 self.unsubscribe_idle(link, now).await?;
                 let mut ping = Cmd::new();
@@ -119,6 +113,19 @@ impl Hub {
                 heartbeat = clock.now() + HEARTBEAT;
             }
         }
+    }
+
+    /// Whatever was published or changed while nobody listened: all waiters look once, and so do holders whose keys
+    /// do not tell. Gives the other holders' keys. They are checked here, many in one script, and only those that
+    /// are gone are rung: a renewal for each of very many holds at once would keep this thread from reading answers.
+    fn everyone_looks(&self) -> Vec<Arc<str>> {
+        let mut state = self.lock();
+        state.list_fresh();
+        let waiters = state.channels.values().flat_map(|c| &c.bells);
+        ring(waiters.map(|(_, bell)| bell));
+        let holders = state.holds.values().flatten();
+        ring(holders.filter(|e| !e.tracked).map(|e| &e.bell));
+        state.holds.keys().cloned().collect()
     }
 
     async fn subscribe_missing(&self, link: &Link) -> Result<(), Fault> {
@@ -187,10 +194,10 @@ impl Hub {
     }
 
     /// Looks at these keys and has them tracked; rings for those that are not held any more.
-    async fn check(&self, link: &Link, mut keys: Vec<std::sync::Arc<str>>) -> Result<(), Fault> {
+    async fn check(&self, link: &Link, tracks: bool, mut keys: Vec<Arc<str>>) -> Result<(), Fault> {
         keys.sort_unstable();
         keys.dedup();
-        let held: Vec<(std::sync::Arc<str>, std::sync::Arc<str>)> = {
+        let held: Vec<(Arc<str>, Arc<str>)> = {
             let state = self.lock();
             let entries = keys
                 .iter()
@@ -212,7 +219,18 @@ impl Hub {
             for (_, owner) in batch {
                 call.arg(&**owner);
             }
-            let Value::Array(answers) = link.run(&CHECK, &call, self.links.patience()).await? else {
+            let keys: Vec<&str> = batch.iter().map(|(key, _)| &**key).collect();
+            let patience = self.links.patience();
+            let track = async {
+                match tracks {
+                    true => link.track(&keys, patience).await,
+                    false => Ok(()),
+                }
+            };
+            // In this order: whatever changes after the look is told.
+            let (tracked, answers) = tokio::join!(track, link.run(&CHECK, &call, patience));
+            tracked?;
+            let Value::Array(answers) = answers? else {
                 continue;
             };
             let state = self.lock();

@@ -1,5 +1,4 @@
--- check: which of these locks their owners still have; a read only, so that the server tracks the keys for this
--- connection and tells it when one of them changes.
+-- check: which of these locks their owners still have.
 --
 -- KEYS  the locks
 -- ARGV  for each: owner (field of the hash, or value of the string)

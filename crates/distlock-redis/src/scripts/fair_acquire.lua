@@ -15,7 +15,7 @@ if left == -2 then
       forget(KEYS[3], KEYS[4], head)
       shift(KEYS[3])
     end
-    redis.call('HSET', KEYS[1], ARGV[1], 1)
+    redis.call('HSET', KEYS[1], ARGV[1], '1')
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
     return token
   end

@@ -7,7 +7,7 @@
 -- The usual case is first, and is five commands: their number is what a lock costs the server.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local token = mint(KEYS[3], ARGV[3], KEYS[4])
-  redis.call('HSET', KEYS[1], ARGV[1], 1)
+  redis.call('HSET', KEYS[1], ARGV[1], '1')
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
   return token
 end

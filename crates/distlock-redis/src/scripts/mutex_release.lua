@@ -10,6 +10,6 @@ if ARGV[3] ~= '0' then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
 redis.call('PUBLISH', ARGV[2], '0')
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head = redis.call('LINDEX', KEYS[2], '0')
 if head then redis.call('PUBLISH', ARGV[2] .. ':' .. head, '0') end
 return 1

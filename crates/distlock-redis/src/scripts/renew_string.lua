@@ -1,8 +1,8 @@
 -- renew_string: renews plain locks that still have our value.
 --
 -- KEYS  the locks
--- ARGV  1 '1' to have the server tell this connection when one of them changes, then for each lock: value, ttl in ms
--- Gives 1 or 0 for each. The last PTTL is only read to be tracked: a write forgets who tracks.
+-- ARGV  for each lock: value, ttl in ms
+-- Gives 1 or 0 for each.
 local out = {}
 for i, key in ipairs(KEYS) do
   local value = redis.pcall('GET', key)
@@ -10,9 +10,8 @@ for i, key in ipairs(KEYS) do
     if not string.find(value['err'], 'WRONGTYPE', 1, true) then return value end
     value = false
   end
-  if value == ARGV[2 * i] then
-    redis.call('PEXPIRE', key, ARGV[2 * i + 1])
-    if ARGV[1] == '1' then redis.call('PTTL', key) end
+  if value == ARGV[2 * i - 1] then
+    redis.call('PEXPIRE', key, ARGV[2 * i])
     out[i] = 1
   else
     out[i] = 0

@@ -1,16 +1,16 @@
 //! What the tests of the Redis engine share.
 #![allow(dead_code, clippy::unwrap_used, unreachable_pub, missing_docs)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use distlock_core::bell::Bell;
 use distlock_core::clock::Clock;
-use distlock_core::driver::{Driver, DriverError, Life, Line, Mode, Order, Standing, Want};
+use distlock_core::driver::{Driver, DriverError, Hold, Life, Line, Mode, Order, Renewal, Standing, Want};
 use distlock_core::engine::{Engine, EngineThread};
 use distlock_core::{FencingToken, Key, Namespace};
-use distlock_redis::Config;
-use distlock_testkit::servers::{Redis, Resp};
+use distlock_redis::{Config, Endpoint, Secret, Tls};
+use distlock_testkit::servers::{Redis, RedisOptions, RedisSentinel, Resp};
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -105,4 +105,79 @@ pub async fn client(config: Config) -> distlock_core::Client {
         .build(open)
         .await
         .unwrap()
+}
+
+/// One renewal of one hold.
+pub async fn renew(peer: &Peer, want: &Arc<Want>, floor: Option<FencingToken>) -> Renewal {
+    let hold = Hold {
+        want: want.clone(),
+        mark: 0,
+        ttl: want.ttl,
+        floor,
+    };
+    let said = Mutex::new(None);
+    let answer = |_, renewal| *said.lock().unwrap() = Some(renewal);
+    peer.driver.renew(&[hold], &answer).await;
+    said.into_inner().unwrap().unwrap()
+}
+
+/// The least that a user of ours needs, as `docs/engines/redis.md` gives it.
+const RULES: &[&str] = &[
+    "~distlock:*",
+    "~{distlock:*",
+    "~redisson_*:{distlock:*",
+    "~redisson_*:distlock:*",
+    "&redisson_*",
+    "&distlock_*",
+    "+evalsha",
+    "+eval",
+    "+@read",
+    "+@write",
+    "+@hash",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+    "+ping",
+    "+time",
+    "+type",
+    "+client|tracking",
+    "+client|caching",
+    "-@dangerous",
+];
+
+/// A server with TLS, and a user who has no more than those rights.
+pub fn secured() -> RedisOptions {
+    Redis::options()
+        .tls()
+        .user("app", "secret", RULES.iter().copied())
+}
+
+/// How that user reaches it.
+pub fn secured_config(redis: &Redis) -> Config {
+    let url = redis.tls_url().unwrap();
+    let (_, port) = url.trim_end_matches('/').rsplit_once(':').unwrap();
+    let mut config = config(&format!("127.0.0.1:{port}"));
+    config.user = Some("app".into());
+    config.password = Some(Secret::new("secret"));
+    config.tls = Some(Tls {
+        ca: Some(redis.certificates().unwrap().ca()),
+        ..Tls::default()
+    });
+    config
+}
+
+/// How clients reach the master of this group.
+pub fn sentinel_config(group: &RedisSentinel) -> Config {
+    let sentinels = group.sentinel_addresses();
+    let split = |a: &String| {
+        let (host, port) = a.rsplit_once(':').unwrap();
+        (host.to_owned(), port.parse().unwrap())
+    };
+    let mut config = Config::new(Endpoint::Sentinel {
+        sentinels: sentinels.iter().map(split).collect(),
+        master: "mymaster".into(),
+    });
+    config.timeout = 500 * MS;
+    config.connect_timeout = 500 * MS;
+    config
 }

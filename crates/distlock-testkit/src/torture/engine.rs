@@ -9,8 +9,10 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use super::trouble;
 use crate::check::Bounds;
 use crate::history::{Recorder, What};
+use crate::proxy::Proxy;
 use crate::servers::{Data, Etcd, MariaDb, Postgres, Process, Redis, RedisOptions, StartError, ZooKeeper};
 use crate::worker::LoadKey;
 
@@ -25,7 +27,7 @@ pub struct EngineUnderTest {
 #[derive(Debug)]
 enum Servers {
     Directory(TempDir),
-    Redis(Redis),
+    Redis(Box<Redis>, Proxy),
     Etcd(Etcd),
     ZooKeeper(ZooKeeper),
     Postgres(#[allow(dead_code, reason = "kept alive")] Postgres),
@@ -49,7 +51,9 @@ impl EngineUnderTest {
             }
             "redis" => {
                 let redis = RedisOptions::default().durable().start().await?;
-                ("redis", redis.url(), Servers::Redis(redis))
+                let proxy = Proxy::start(redis.address()).await?;
+                let url = format!("redis://{}/", proxy.address());
+                ("redis", url, Servers::Redis(Box::new(redis), proxy))
             }
             "etcd" => {
                 let etcd = Etcd::start(3).await?;
@@ -95,17 +99,25 @@ impl EngineUnderTest {
         }
     }
 
-    /// How often the leader of the servers is struck, where there is one and the locks are to outlive it.
+    /// How often the servers are struck, where the locks are to outlive that.
     pub fn strike_every(&self) -> Option<Duration> {
-        matches!(self.name, "etcd" | "zookeeper").then_some(Duration::from_secs(10))
+        match self.name {
+            "etcd" | "zookeeper" => Some(Duration::from_secs(10)),
+            "redis" => Some(Duration::from_secs(4)),
+            _ => None,
+        }
     }
 
-    /// Kills the leader and starts it again, or stops it for a while; says so in the history.
+    /// Kills the leader and starts it again, or stops it for a while; on Redis, one kind of [`trouble`]. Says so in the
+    /// history.
     ///
     /// # Errors
     /// When the server cannot be struck or started, or the history cannot be written.
     pub async fn strike(&self, random: &mut StdRng, recorder: &Recorder) -> io::Result<()> {
         let mut servers = self.servers.lock().await;
+        if let Servers::Redis(redis, proxy) = &mut *servers {
+            return trouble::strike(redis, proxy, random, recorder).await;
+        }
         let Some(leader) = servers.leader().await else {
             return Ok(());
         };
@@ -134,6 +146,7 @@ impl EngineUnderTest {
         // A new leader may start every lease anew; until there is one nothing is handed on, and a stopped one is
         // noticed by time-outs only.
         let failover = match self.strike_every() {
+            Some(_) if self.name == "redis" => trouble::LONGEST + trouble::NOTICED,
             Some(_) => ttl + Duration::from_secs(5),
             None => Duration::ZERO,
         };
@@ -144,7 +157,7 @@ impl EngineUnderTest {
             dead_waiter: match self.name {
                 "file" => Duration::ZERO,
                 // A waiter in a fair queue keeps its place for three rechecks, of two seconds for the first ones.
-                "redis" => Duration::from_secs(7),
+                "redis" => Duration::from_secs(7) + failover,
                 _ => ttl + failover,
             },
             handoff: slack + ttl / 10 + failover,
@@ -169,7 +182,7 @@ impl EngineUnderTest {
                     })?;
                 }
             }
-            Servers::Redis(redis) => {
+            Servers::Redis(redis, _) => {
                 for LoadKey { key, .. } in keys {
                     let gone = async || {
                         let reply = redis

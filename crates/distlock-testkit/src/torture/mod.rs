@@ -3,6 +3,7 @@
 mod engine;
 mod nemesis;
 mod report;
+mod trouble;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Plan {
     pub kill_every: Duration,
     /// How many holders are stopped past their lease at least.
     pub stops: usize,
-    /// The pause between two strikes at the servers' leader; none are made if not given.
+    /// The pause between two strikes at the servers; none are made if not given.
     pub strike_every: Option<Duration>,
     /// The number of worker processes.
     pub workers: usize,

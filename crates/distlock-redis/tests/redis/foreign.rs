@@ -1,11 +1,8 @@
 //! Other products on the same names, as they act on the server. The real ones are in `interop/`.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{client, config, int, until};
+use crate::common::{client, config, int, until};
 use distlock_redis::{Layout, ValueFormat};
 use distlock_testkit::servers::{Redis, or_skip};
 use tokio::time::Instant;

@@ -1,5 +1,4 @@
 //! The fencing gate on a real server.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use distlock_core::FencingToken;
 use distlock_redis::{Stale, guarded_set};

@@ -1,65 +1,17 @@
 //! The same locks over Sentinel, TLS with an ACL user, and a unix socket.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{MS, client, config, until};
-use distlock_core::driver::Order;
+use crate::common::{MS, client, config, secured, secured_config, sentinel_config, until};
+use distlock_core::driver::{LostReason, Order};
 use distlock_core::{ErrorKind, Release};
-use distlock_redis::{Config, Endpoint, Secret, Tls};
-use distlock_testkit::servers::{Redis, RedisSentinel, or_skip};
-
-/// The least that a user of ours needs, as `docs/engines/redis.md` gives it.
-pub const RULES: &[&str] = &[
-    "~distlock:*",
-    "~{distlock:*",
-    "~redisson_*:{distlock:*",
-    "~redisson_*:distlock:*",
-    "&redisson_*",
-    "&distlock_*",
-    "+evalsha",
-    "+eval",
-    "+@read",
-    "+@write",
-    "+@hash",
-    "+publish",
-    "+subscribe",
-    "+unsubscribe",
-    "+ping",
-    "+time",
-    "+type",
-    "+client|tracking",
-    "-@dangerous",
-];
+use distlock_redis::{Config, Endpoint, Tls};
+use distlock_testkit::servers::{Redis, RedisSentinel};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_and_an_acl_user_with_only_the_documented_rights() {
-    let Some(redis) = or_skip(
-        Redis::options()
-            .tls()
-            .user("app", "secret", RULES.iter().copied())
-            .start()
-            .await,
-    ) else {
-        return;
-    };
-    let url = redis.tls_url().unwrap();
-    let port = url
-        .trim_end_matches('/')
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap();
-    let mut config = Config::tcp("127.0.0.1", port);
-    config.user = Some("app".into());
-    config.password = Some(Secret::new("secret"));
-    config.tls = Some(Tls {
-        ca: Some(redis.certificates().unwrap().ca()),
-        ..Tls::default()
-    });
+    let redis = redis!(secured().start());
+    let mut config = secured_config(&redis);
     let locks = client(config.clone()).await;
     for order in [Order::Any, Order::Fifo] {
         let guard = locks
@@ -99,14 +51,12 @@ async fn tls_and_an_acl_user_with_only_the_documented_rights() {
     );
     // Without the right root certificate it is refused.
     config.tls = Some(Tls::default());
-    assert!(common::Peer::open(config).await.is_err());
+    assert!(crate::common::Peer::open(config).await.is_err());
 }
 
 #[tokio::test]
 async fn a_unix_socket() {
-    let Some(redis) = or_skip(Redis::options().unix_socket().start().await) else {
-        return;
-    };
+    let redis = redis!(Redis::options().unix_socket().start());
     let url = redis.unix_url().unwrap();
     let path = url.strip_prefix("redis+unix://").unwrap();
     let locks = client(Config::new(Endpoint::Unix(path.into()))).await;
@@ -117,9 +67,7 @@ async fn a_unix_socket() {
 
 #[tokio::test]
 async fn another_database_is_another_world() {
-    let Some(redis) = or_skip(Redis::start().await) else {
-        return;
-    };
+    let redis = redis!();
     let mut other = config(&redis.address());
     other.db = 3;
     let (a, b) = (client(config(&redis.address())).await, client(other).await);
@@ -127,34 +75,20 @@ async fn another_database_is_another_world() {
     let _other = b.mutex("d").try_acquire().await.unwrap().unwrap();
 }
 
-fn sentinel(group: &RedisSentinel) -> Config {
-    let sentinels = group.sentinel_addresses();
-    let split = |a: &String| {
-        let (host, port) = a.rsplit_once(':').unwrap();
-        (host.to_owned(), port.parse().unwrap())
-    };
-    let mut config = Config::new(Endpoint::Sentinel {
-        sentinels: sentinels.iter().map(split).collect(),
-        master: "mymaster".into(),
-    });
-    config.timeout = 500 * MS;
-    config.connect_timeout = 500 * MS;
-    config
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f61_a_failover_leaves_nobody_stuck() {
-    let Some(mut group) = or_skip(RedisSentinel::start().await) else {
-        return;
-    };
-    let (a, b) = (client(sentinel(&group)).await, client(sentinel(&group)).await);
+async fn f50_f61_a_failover_leaves_nobody_stuck() {
+    let mut group = redis!(RedisSentinel::start());
+    let (a, b) = (
+        client(sentinel_config(&group)).await,
+        client(sentinel_config(&group)).await,
+    );
     let guard = a.mutex("f").ttl(Duration::from_secs(20)).acquire().await.unwrap();
     let replicas = group.nodes().len() - 1;
     let first = group.master().await.unwrap();
     until("the lock to be replicated", async || {
         let mut have = 0;
         for (n, node) in group.nodes().iter().enumerate() {
-            have += usize::from(n != first && !common::keys(node, "distlock:f").await.is_empty());
+            have += usize::from(n != first && !crate::common::keys(node, "distlock:f").await.is_empty());
         }
         have == replicas
     })
@@ -190,6 +124,47 @@ async fn f61_a_failover_leaves_nobody_stuck() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f53_a_promoted_replica_that_does_not_know_the_lock_is_told_of() {
+    let mut group = redis!(RedisSentinel::start());
+    let locks = client(sentinel_config(&group)).await;
+    // Tokens grow over all of this: the first one is known everywhere.
+    let known = locks.mutex("n").acquire().await.unwrap();
+    known.release().await.unwrap();
+    let first = group.master().await.unwrap();
+    for (n, node) in group.nodes().iter().enumerate() {
+        if n != first {
+            node.pause().unwrap();
+        }
+    }
+    group
+        .node(first)
+        .command(&["CLIENT", "KILL", "TYPE", "replica"])
+        .await
+        .unwrap();
+    let guard = locks
+        .mutex("n")
+        .ttl(Duration::from_secs(60))
+        .acquire()
+        .await
+        .unwrap();
+    group.node(first).kill9().unwrap();
+    for (n, node) in group.nodes().iter().enumerate() {
+        if n != first {
+            node.resume().unwrap();
+        }
+    }
+    let told = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
+    assert_eq!(told.expect("not told in 20 s"), LostReason::Taken);
+    let next = locks
+        .mutex("n")
+        .wait(Duration::from_secs(20))
+        .acquire()
+        .await
+        .unwrap();
+    assert!(next.token() > guard.token(), "the token protects the data");
+}
+
 #[tokio::test]
 async fn a_wrong_group_and_absent_sentinels_are_told() {
     let mut config = Config::new(Endpoint::Sentinel {
@@ -204,16 +179,14 @@ async fn a_wrong_group_and_absent_sentinels_are_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn min_replicas_gives_back_what_was_not_confirmed() {
-    let Some(redis) = or_skip(Redis::start().await) else {
-        return;
-    };
+    let redis = redis!();
     let mut alone = config(&redis.address());
     alone.set("min_replicas", "1").unwrap();
     let locks = client(alone).await;
     let e = locks.mutex("m").try_acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     assert!(e.to_string().contains("0 of 1 replicas"), "{e}");
-    assert!(common::keys(&redis, "distlock:m").await.is_empty());
+    assert!(crate::common::keys(&redis, "distlock:m").await.is_empty());
     let port = redis.port().to_string();
     let replica = Redis::options().args([
         "--replicaof",
