@@ -209,7 +209,7 @@ impl Inspect for Shared {
             findings.into_iter().map(name).collect::<Vec<_>>()
         };
         let mut findings = join_all(self.nodes.iter().map(one)).await.concat();
-        if self.nodes.len() % 2 == 0 {
+        if self.nodes.len().is_multiple_of(2) {
             findings.push(Finding {
                 severity: Severity::Info,
                 id: "quorum-even",
