@@ -150,7 +150,15 @@ mod table {
     }
 
     /// What is made of other engines (a service, a quorum) promises what those do, and has no row.
-    const ROWS: [&str; 7] = ["memory", "file", "redis", "postgres", "mysql", "etcd", "zookeeper"];
+    const ROWS: [&str; 7] = [
+        "memory",
+        "file",
+        "redis",
+        "postgres",
+        "mysql",
+        "etcd",
+        "zookeeper",
+    ];
 
     /// Fails when the guide says something else than the engine promises. `DISTLOCK_UPDATE_DOCS=1` writes it down.
     pub(crate) fn check(p: &Promises) {
