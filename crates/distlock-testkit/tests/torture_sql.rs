@@ -22,7 +22,7 @@ async fn tortured(engine: &str) {
         return;
     };
     let mut plan = Plan::new(1, Duration::from_secs(8), engine.ttl());
-    (plan.kills, plan.stops) = (4, 4);
+    (plan.kills, plan.stops) = (4, 6);
     plan.kill_every = plan.ttl;
     let minimum = Minimum {
         grants: 150,
