@@ -116,4 +116,10 @@ pub trait Claim: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// Safe by law 5: the caller may drop the future and call again.
     async fn release(&mut self, keep: Option<Duration>) -> Result<Released, DriverError>;
+
+    /// How long the store that answered the last attempt has kept data without losing them, where the engine keeps
+    /// a stamp for that. Only a [quorum](crate::quorum) asks: it gives no vote to a store that may have forgotten.
+    fn age(&self) -> Option<Duration> {
+        None
+    }
 }

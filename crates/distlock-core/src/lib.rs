@@ -11,6 +11,7 @@ pub mod memory;
 #[doc(hidden)]
 pub mod mutant;
 pub mod per_runtime;
+pub mod quorum;
 
 mod acquire;
 mod admin;

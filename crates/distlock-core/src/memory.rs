@@ -107,6 +107,8 @@ struct Store {
     plan: plan::Plan,
     /// The clock of the first driver, for faults that need the time.
     clock: OnceLock<Clock>,
+    /// When it last began without data; `None` for one that somebody vouches for.
+    born: Mutex<Option<Moment>>,
 }
 
 #[derive(Default)]

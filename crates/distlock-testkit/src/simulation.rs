@@ -1,4 +1,4 @@
-//! Simulation: many clients over the memory engine in virtual time, with faults, from one seed.
+//! Simulation: many clients over the memory engine, or a quorum of them, in virtual time, with faults, from one seed.
 //!
 //! Everything that is random comes from the seed and everything runs on one thread, so a seed that fails replays
 //! exactly. What the clients saw is a [`History`], judged by the same checkers as runs against real servers; what the
@@ -11,12 +11,15 @@ mod ledger;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::clock::{Clock, ManualClock};
-use distlock_core::driver::{Mode, Order};
-use distlock_core::memory::{self, Call, Fault, Memory, Rule};
-use distlock_core::{Client, Guard, Lock, Release, Renew};
+use distlock_core::driver::{Driver, DriverError, Mode, Order};
+use distlock_core::engine::Engine;
+use distlock_core::memory::{self, Call, Fault, Faults, Memory, Rule};
+use distlock_core::quorum::{self, Node, Rules};
+use distlock_core::{Builder, Client, Guard, Lock, Release, Renew};
 
 use crate::check::{self, Bounds, Violation};
 use crate::history::{Event, History, HowReleased, What};
@@ -35,6 +38,8 @@ pub struct Plan {
     pub rounds: u32,
     /// How many faults are ordered, at random times.
     pub faults: u32,
+    /// The number of memory engines: 1, or those of a quorum.
+    pub nodes: usize,
 }
 
 impl Default for Plan {
@@ -43,6 +48,7 @@ impl Default for Plan {
             clients: 5,
             rounds: 5,
             faults: 10,
+            nodes: 1,
         }
     }
 }
@@ -95,7 +101,7 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
         dead_waiter: TTL * 32,
     };
     let mut violations = check::all(&history, &bounds);
-    violations.extend(ledger::renewals(&seen));
+    violations.extend(seen.iter().flat_map(|node| ledger::renewals(node)));
     let grants = history
         .events()
         .iter()
@@ -111,7 +117,7 @@ pub fn run(seed: u64, plan: Plan) -> std::io::Result<Run> {
 /// What the tasks of one simulation share.
 struct World {
     time: ManualClock,
-    memory: Memory,
+    nodes: Vec<Memory>,
     events: RefCell<Vec<Event>>,
     running: Cell<u32>,
     /// Clients that died.
@@ -129,26 +135,50 @@ impl World {
         });
     }
 
+    fn builder(&self) -> Builder {
+        Client::builder().clock(Clock::Manual(self.time.clone())).ttl(TTL)
+    }
+
     fn client(&self) -> Option<Client> {
-        Client::builder()
-            .clock(Clock::Manual(self.time.clone()))
-            .ttl(TTL)
-            .memory(&self.memory)
-            .ok()
+        let [memory] = &self.nodes[..] else {
+            return self.builder().build_now(|engine| self.quorum(engine)).ok();
+        };
+        self.builder().memory(memory).ok()
+    }
+
+    fn quorum(&self, engine: Engine) -> Result<Arc<dyn Driver>, DriverError> {
+        let node = |(n, memory): (usize, &Memory)| Node {
+            name: format!("node {n}"),
+            driver: memory.driver(engine.clone()),
+        };
+        let rules = Rules {
+            max_ttl: TTL,
+            ..Rules::default()
+        };
+        quorum::over(
+            engine.clone(),
+            "quorum",
+            self.nodes.iter().enumerate().map(node).collect(),
+            rules,
+        )
+    }
+
+    fn each_node(&self, order: impl Fn(Faults)) {
+        self.nodes.iter().for_each(|memory| order(memory.faults()));
     }
 }
 
-/// What the clients saw, and what the engine did.
-async fn simulate(seed: u64, plan: Plan) -> (History, Vec<memory::Event>) {
+/// What the clients saw, and what each engine did.
+async fn simulate(seed: u64, plan: Plan) -> (History, Vec<Vec<memory::Event>>) {
     let world = Rc::new(World {
         time: ManualClock::seeded(seed),
-        memory: Memory::new(),
+        nodes: (0..plan.nodes.max(1)).map(|_| Memory::new()).collect(),
         events: RefCell::default(),
         running: Cell::new(plan.clients),
         dead: RefCell::default(),
         left: RefCell::default(),
     });
-    world.memory.faults().record();
+    world.each_node(|faults| faults.record());
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     for process in 1..=plan.clients {
         let dice = Dice(dice.below(1 << 30) << 8 | u64::from(process));
@@ -165,13 +195,11 @@ async fn simulate(seed: u64, plan: Plan) -> (History, Vec<memory::Event>) {
         }
         world.time.advance(MS(100)).await;
     }
-    world.memory.faults().clear();
+    world.each_node(|faults| faults.clear());
     // That healed the dead, too.
-    world
-        .dead
-        .borrow()
-        .iter()
-        .for_each(|dead| world.memory.faults().partition(dead.id()));
+    for dead in world.dead.borrow().iter() {
+        world.each_node(|faults| faults.partition(dead.id()));
+    }
     world.time.advance(TTL * 10).await;
     if world.running.get() > 0 {
         world.record(
@@ -181,7 +209,10 @@ async fn simulate(seed: u64, plan: Plan) -> (History, Vec<memory::Event>) {
             },
         );
     }
-    if let Some(client) = world.client() {
+    for memory in &world.nodes {
+        let Ok(client) = world.builder().memory(memory) else {
+            break;
+        };
         for key in 0..KEYS {
             match client.inspect(format!("k{key}")).await {
                 Ok(info) if info.holders.is_empty() && info.waiters.is_empty() => {}
@@ -195,12 +226,18 @@ async fn simulate(seed: u64, plan: Plan) -> (History, Vec<memory::Event>) {
             }
         }
     }
-    (History::new(world.events.take()), world.memory.faults().history())
+    let seen = world.nodes.iter().map(|memory| memory.faults().history()).collect();
+    (History::new(world.events.take()), seen)
 }
 
 /// Orders one fault.
 fn strike(world: &World, dice: &mut Dice) {
-    let faults = world.memory.faults();
+    let node = dice.below(world.nodes.len() as u64) as usize;
+    let faults = world.nodes[node].faults();
+    // A minority of a quorum may forget everything.
+    if node < world.nodes.len() / 2 && dice.below(6) == 0 {
+        return faults.restart_empty();
+    }
     let call = [Call::Try, Call::Renew, Call::Release][dice.below(3) as usize];
     let delay = dice.time(TTL * 2);
     let fault = match dice.below(8) {
@@ -228,9 +265,10 @@ async fn live(world: Rc<World>, process: u32, rounds: u32, mut dice: Dice) {
             0 => (locks.mutex("k0"), Mode::Mutex),
             1 if dice.below(3) == 0 => (locks.rw("k1").write(), Mode::Write),
             1 => (locks.rw("k1").read(), Mode::Read),
+            _ if world.nodes.len() > 1 => (locks.mutex("k2"), Mode::Mutex),
             _ => (locks.semaphore("k2", 2), Mode::Slot { of: 2 }),
         };
-        let fifo = dice.below(3) == 0;
+        let fifo = dice.below(3) == 0 && world.nodes.len() == 1;
         let lock = if fifo { lock.order(Order::Fifo) } else { lock };
         let ttl = TTL.as_nanos() as u64;
         world.record(
@@ -247,7 +285,7 @@ async fn live(world: Rc<World>, process: u32, rounds: u32, mut dice: Dice) {
         if !take(&world, process, hold, lock, &mut dice).await {
             // The process dies: its client is cut off for ever, and so are its holds.
             if let Some(dead) = client.take() {
-                world.memory.faults().partition(dead.id());
+                world.each_node(|faults| faults.partition(dead.id()));
                 world.dead.borrow_mut().push(dead);
             }
         }

@@ -164,6 +164,11 @@ impl Claim for MemoryClaim {
         self.done = true;
         self.request.send(Call::Release, move |r| r.release(keep)).await
     }
+
+    fn age(&self) -> Option<Duration> {
+        let born = (*super::lock(&self.request.client.store.born))?;
+        Some(self.request.client.now().since(born))
+    }
 }
 
 /// What a contender sends to the store, again and again. Owned, since a late request outlives its caller.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::history::Event;
 use super::plan::{Call, Cut, Fault, Rule, Who};
 use super::record::Record;
-use super::{Rings, Store, lock};
+use super::{Rings, Shard, Store, lock};
 use crate::bell::Bell;
 use crate::clock::Moment;
 use crate::driver::{Kind, Life, Line, Mode, Order, Want};
@@ -127,6 +127,20 @@ impl Faults {
         self.store
             .with_existing(&self.store.name(&self.namespace, key), f)
             .unwrap_or(0)
+    }
+
+    /// Forgets everything, tokens included, as a server does that restarts without its data. From now on it says how
+    /// [old](crate::driver::Claim::age) it is.
+    pub fn restart_empty(&self) {
+        for shard in &self.store.shards {
+            *lock(shard) = Shard::default();
+        }
+        *lock(&self.store.born) = Some(self.store.clock().now());
+    }
+
+    /// Vouches for the store: it has forgotten nothing that anybody holds.
+    pub fn vouch(&self) {
+        *lock(&self.store.born) = None;
     }
 
     /// Puts a stranger in the place of the holders, for this long, whether or not the key was held. Says the

@@ -1,0 +1,7 @@
+//! A quorum of five memory engines: the conformance suite, and faults in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
+mod conformance;
+mod faults;
+mod restarts;
+mod world;
