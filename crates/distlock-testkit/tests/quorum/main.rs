@@ -3,5 +3,6 @@
 
 mod conformance;
 mod faults;
+mod model;
 mod restarts;
 mod world;

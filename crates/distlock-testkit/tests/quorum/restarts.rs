@@ -35,7 +35,7 @@ async fn a_node_that_restarted_empty_gives_no_second_majority() {
     world.time.advance(TTL).await;
     drop(lost);
     assert!(!guard.is_held());
-    world.take(&b).await;
+    drop(world.take(&b).await);
 }
 
 /// The same, but somebody vouched for the node that forgot: this is what the rule prevents.
@@ -55,10 +55,10 @@ async fn without_the_rule_the_same_node_gives_a_second_majority() {
 #[tokio::test]
 async fn a_new_deployment_grants_at_once_and_a_strict_one_says_how_long_it_waits() {
     let world = World::new();
+    let (lenient, strict) = (world.client(), world.client_with(STRICT));
     for node in 0..5 {
         world.faults(node).restart_empty();
     }
-    let (lenient, strict) = (world.client(), world.client_with(STRICT));
     let guard = world.take(&lenient).await;
     world.run(guard.release()).await.unwrap();
     let e = world.run(strict.mutex(KEY).try_acquire()).await.unwrap_err();
@@ -78,9 +78,10 @@ async fn a_new_deployment_grants_at_once_and_a_strict_one_says_how_long_it_waits
 #[tokio::test]
 async fn a_deployment_that_somebody_vouches_for_grants_at_once() {
     let world = World::new();
+    let strict = world.client_with(STRICT);
     for node in 0..5 {
         world.faults(node).restart_empty();
         world.faults(node).vouch();
     }
-    world.take(&world.client_with(STRICT)).await;
+    drop(world.take(&strict).await);
 }
