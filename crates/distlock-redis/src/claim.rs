@@ -37,6 +37,8 @@ pub(crate) struct RedisClaim {
     /// The connection on which an acquisition went out that was not answered; a release goes there first, for there
     /// it cannot arrive before it.
     owed: Option<Link>,
+    /// How long the server has had its data, if it was asked.
+    age: Option<Duration>,
 }
 
 /// What a look found.
@@ -59,6 +61,7 @@ impl RedisClaim {
             armed: None,
             watched: None,
             owed: None,
+            age: None,
         }
     }
 
@@ -72,7 +75,16 @@ impl RedisClaim {
         if !matches!(&answer, Err(fault) if fault.error.reached == Reached::Maybe) {
             self.owed = None;
         }
-        let look = self.read(answer.map_err(|fault| fault.error)?, sent)?;
+        let mut answer = answer.map_err(|fault| fault.error)?;
+        if self.shared.config.aged {
+            let words = match answer {
+                Value::Array(words) => words,
+                other => return Err(strange(&other)),
+            };
+            self.age = number(&words, 1).map(|ms| Duration::from_millis(ms.unsigned_abs()));
+            answer = words.into_iter().next().unwrap_or(Value::Nil);
+        }
+        let look = self.read(answer, sent)?;
         if matches!(look, Look::Held(_)) && self.shared.config.min_replicas > 0 {
             self.replicated(&link).await?;
         }
@@ -305,6 +317,10 @@ impl Claim for RedisClaim {
         }
         let link = self.shared.links.engine_side().await?;
         self.leave(&link, keep).await.map_err(|fault| fault.error)
+    }
+
+    fn age(&self) -> Option<Duration> {
+        self.age
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub sentinel_password: Option<Secret>,
     /// How many replicas must have confirmed an acquisition before it is granted; 0 does not ask.
     pub min_replicas: u32,
+    /// Each acquisition tells how long the server has had its data: for a quorum.
+    pub(crate) aged: bool,
 }
 
 /// Where the server is.
@@ -110,6 +112,7 @@ impl Config {
             sentinel_user: None,
             sentinel_password: None,
             min_replicas: 0,
+            aged: false,
         }
     }
 

@@ -256,7 +256,7 @@ async fn rights(out: &mut Findings, shared: &Arc<Shared>) {
     }
 }
 
-async fn info(link: &Link, patience: Duration) -> Result<HashMap<String, String>, DriverError> {
+pub(crate) async fn info(link: &Link, patience: Duration) -> Result<HashMap<String, String>, DriverError> {
     let mut info = Cmd::new();
     info.arg("INFO");
     let answer = match link.ask(&info, patience).await {
@@ -271,9 +271,9 @@ async fn info(link: &Link, patience: Duration) -> Result<HashMap<String, String>
         .collect())
 }
 
-async fn settings(link: &Link, patience: Duration) -> Option<HashMap<String, String>> {
+pub(crate) async fn settings(link: &Link, patience: Duration) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
-    for name in ["appendfsync", "maxmemory-policy", "min-replicas-to-write"] {
+    for name in ["appendfsync", "maxmemory-policy", "min-replicas-to-write", "save"] {
         let mut get = Cmd::new();
         get.arg("CONFIG").arg("GET").arg(name);
         let answer = link.ask(&get, patience).await.ok()?;

@@ -33,20 +33,30 @@ use crate::site::Site;
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, DriverError> {
-    let dialer = Dialer::new(&config, engine.clock().clone())?;
-    let site = Arc::new(Site::new(&config, &dialer, engine.clock().clone()));
-    let links = Links::new(engine.clone(), dialer, site.clone(), config.timeout);
-    engine.spawn(Site::supervise(Arc::downgrade(&site)));
-    let shared = Shared {
-        hub: Hub::new(engine.clone(), links.clone()),
-        renewals: Semaphore::new(IN_FLIGHT),
-        closed: AtomicBool::new(false),
-        links,
-        engine,
-        config,
-    };
-    rights::check(&shared).await?;
-    Ok(Arc::new(RedisDriver(Arc::new(shared))))
+    let driver = RedisDriver::new(engine, config)?;
+    rights::check(&driver.0).await?;
+    Ok(Arc::new(driver))
+}
+
+impl RedisDriver {
+    /// Connects when it is first used.
+    ///
+    /// # Errors
+    /// [`Refusal::InvalidConfig`] for a setting that does not work.
+    pub(crate) fn new(engine: Engine, config: Config) -> Result<Self, DriverError> {
+        let dialer = Dialer::new(&config, engine.clock().clone())?;
+        let site = Arc::new(Site::new(&config, &dialer, engine.clock().clone()));
+        let links = Links::new(engine.clone(), dialer, site.clone(), config.timeout);
+        engine.spawn(Site::supervise(Arc::downgrade(&site)));
+        Ok(Self(Arc::new(Shared {
+            hub: Hub::new(engine.clone(), links.clone()),
+            renewals: Semaphore::new(IN_FLIGHT),
+            closed: AtomicBool::new(false),
+            links,
+            engine,
+            config,
+        })))
+    }
 }
 
 #[derive(Debug)]

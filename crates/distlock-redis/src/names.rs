@@ -120,6 +120,9 @@ impl Names<'_> {
     }
 }
 
+/// Since when a server of a quorum has its data, in ms; 0 if somebody vouched for it. One for all namespaces.
+pub(crate) const STAMP: &str = "distlock_born";
+
 /// The channel on which a client is told which of its locks were broken.
 pub(crate) fn client_channel(client: Uuid) -> String {
     format!("distlock_client:{client}")

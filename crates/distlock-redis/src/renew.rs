@@ -10,7 +10,7 @@ use redis::{Cmd, FromRedisValue, Value};
 
 use crate::dial::Link;
 use crate::driver::Shared;
-use crate::script::{RENEW_HASH, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
+use crate::script::{RENEW_HASH, RENEW_RAISE, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
 use crate::shape::{Form, Shape, millis};
 
 /// Holds in one script: the server serves nobody else meanwhile (about 0.5 ms).
@@ -25,15 +25,17 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
-        let mut groups: [(&'static Script, Vec<(usize, Shape)>); 4] = [
+        let mut groups: [(&'static Script, Vec<(usize, Shape)>); 5] = [
             (&RENEW_HASH, Vec::new()),
             (&RENEW_READ, Vec::new()),
             (&RENEW_SLOT, Vec::new()),
             (&RENEW_STRING, Vec::new()),
+            (&RENEW_RAISE, Vec::new()),
         ];
         for (index, hold) in holds.iter().enumerate() {
             let shape = self.shape(&hold.want);
             let group = match shape.form {
+                _ if hold.floor.is_some() && hold.want.mode.is_exclusive() => 4,
                 Form::Mutex { .. } | Form::Fair { .. } | Form::Write { .. } => 0,
                 Form::Read { .. } => 1,
                 Form::Slot { .. } => 2,
@@ -70,7 +72,11 @@ impl Shared {
         };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         for (index, shape) in chunk {
-            shape.renew(holds[*index].ttl, &mut keys, &mut args);
+            let hold = &holds[*index];
+            match hold.floor.filter(|_| std::ptr::eq(script, &RENEW_RAISE)) {
+                Some(floor) => shape.raise(hold.ttl, floor.get(), &mut keys, &mut args),
+                None => shape.renew(hold.ttl, &mut keys, &mut args),
+            }
         }
         let mut call: Cmd = script.call(keys.len());
         call.arg(keys);
@@ -104,22 +110,10 @@ impl Shared {
                 answer(*index, Renewal::Lost(self.why_lost(&link, shape).await));
                 continue;
             }
-            let good = Renewal::Good(sent + Duration::from_millis(millis(hold.ttl)));
             answer(
                 *index,
-                match hold.floor {
-                    None => good,
-                    Some(floor) => self.raise(&link, shape, floor.get(), good).await,
-                },
+                Renewal::Good(sent + Duration::from_millis(millis(hold.ttl))),
             );
-        }
-    }
-
-    async fn raise(&self, link: &Link, shape: &Shape, floor: u64, good: Renewal) -> Renewal {
-        match self.run(link, &shape.raise(floor)).await {
-            Ok(Value::Int(1)) => good,
-            Ok(_) => Renewal::Lost(LostReason::Taken),
-            Err(fault) => Renewal::Unknown(fault.error),
         }
     }
 

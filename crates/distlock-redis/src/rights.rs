@@ -5,7 +5,7 @@ use redis::FromRedisValue;
 
 use crate::config::Layout;
 use crate::driver::Shared;
-use crate::names::{Names, client_channel};
+use crate::names::{Names, STAMP, client_channel};
 use crate::script::RIGHTS;
 
 /// Refuses with the names of the commands, keys and channels that are denied.
@@ -16,7 +16,7 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), DriverError> {
         .map_err(|e| DriverError::refused(Refusal::InvalidKey(e.to_string())))?;
     let stored = shared.stored_key(&key);
     let names = Names(&stored);
-    let (keys, channels) = match shared.config.layout {
+    let (mut keys, channels) = match shared.config.layout {
         Layout::String { .. } => (vec![stored.clone(), names.record()], vec![names.string_channel()]),
         Layout::Redisson => (
             vec![
@@ -36,6 +36,9 @@ pub(crate) async fn check(shared: &Shared) -> Result<(), DriverError> {
             ],
         ),
     };
+    if shared.config.aged {
+        keys.push(STAMP.to_owned());
+    }
     let mut call = RIGHTS.call(keys.len());
     call.arg(keys)
         .arg(channels)

@@ -33,6 +33,7 @@ pub(crate) static WRITE_RELEASE: Script = script!("line", "write_release");
 pub(crate) static SLOT_ACQUIRE: Script = script!("people", "pace", "line", "join", "slot_acquire");
 pub(crate) static SLOT_RELEASE: Script = script!("line", "slot_release");
 pub(crate) static STRING_ACQUIRE: Script = script!("mint", "string_acquire");
+pub(crate) static STRING_ACQUIRE_AGED: Script = script!("mint", "aged", "string_acquire", "aged_end");
 pub(crate) static STRING_RELEASE: Script = script!("string_release");
 pub(crate) static RENEW_HASH: Script = script!("renew_hash");
 pub(crate) static RENEW_READ: Script = script!("renew_read");
@@ -43,7 +44,7 @@ pub(crate) static BREAK: Script = script!("line", "look", "break");
 pub(crate) static RIGHTS: Script = script!("rights");
 pub(crate) static GATE: Script = script!("gate");
 pub(crate) static CHECK: Script = script!("check");
-pub(crate) static RAISE: Script = script!("raise");
+pub(crate) static RENEW_RAISE: Script = script!("renew_raise");
 
 fn digest(source: &str) -> String {
     redis::Script::new(source).get_hash().to_owned()

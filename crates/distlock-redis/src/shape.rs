@@ -8,7 +8,7 @@ use distlock_core::{Namespace, OwnerId};
 use redis::Cmd;
 
 use crate::config::{Config, Layout, ValueFormat};
-use crate::names::{Names, hex, permit};
+use crate::names::{Names, STAMP, hex, permit};
 use crate::script::{self, Script};
 
 /// One contender's lock on the server.
@@ -22,6 +22,8 @@ pub(crate) struct Shape {
     owner: OwnerId,
     /// Others may share the name.
     exact: bool,
+    /// The server tells its age with each acquisition.
+    aged: bool,
     pub(crate) form: Form,
 }
 
@@ -71,6 +73,7 @@ impl Shape {
             stored: stored.into(),
             owner: want.owner,
             exact: namespace.is_exact(),
+            aged: config.aged,
             form,
         }
     }
@@ -135,13 +138,17 @@ impl Shape {
                 (&script::SLOT_ACQUIRE, cmd)
             }
             Form::String => {
-                let mut cmd = script::STRING_ACQUIRE.call(2);
-                cmd.arg(&*self.key).arg(names.record());
+                let (script, stamp) = match self.aged {
+                    true => (&script::STRING_ACQUIRE_AGED, Some(STAMP)),
+                    false => (&script::STRING_ACQUIRE, None),
+                };
+                let mut cmd = script.call(2 + usize::from(self.aged));
+                cmd.arg(&*self.key).arg(names.record()).arg(stamp);
                 cmd.arg(&*self.stored)
                     .arg(ttl)
                     .arg(about)
                     .arg(self.owner.to_string());
-                (&script::STRING_ACQUIRE, cmd)
+                (script, cmd)
             }
         }
     }
@@ -210,14 +217,13 @@ impl Shape {
         (&script::QUEUE_PRUNE, cmd)
     }
 
-    /// The script that raises the stored token, if the owner still holds.
-    pub(crate) fn raise(&self, floor: u64) -> Call {
-        let mut cmd = script::RAISE.call(2);
-        cmd.arg(&*self.key)
-            .arg(self.names().record())
-            .arg(&*self.stored)
-            .arg(floor);
-        (&script::RAISE, cmd)
+    /// Adds this hold's keys and, apart, its arguments to a renewal that raises the stored token.
+    pub(crate) fn raise(&self, ttl: Duration, least: u64, keys: &mut Vec<String>, args: &mut Vec<Vec<u8>>) {
+        keys.push(self.key.to_string());
+        keys.push(self.names().record());
+        args.push(self.stored.as_bytes().to_vec());
+        args.push(millis(ttl).to_string().into_bytes());
+        args.push(least.to_string().into_bytes());
     }
 
     /// Adds this hold's keys and, apart, its arguments to a renewal.

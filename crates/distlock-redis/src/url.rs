@@ -55,7 +55,8 @@ pub fn parameters() -> &'static [&'static str] {
     ]
 }
 
-const REDIS_PORT: u16 = 6379;
+const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 impl Config {
@@ -165,8 +166,8 @@ impl Config {
             "ca" => self.tls.get_or_insert_default().ca = Some(value.into()),
             "cert" => self.tls.get_or_insert_default().cert = Some(value.into()),
             "key" => self.tls.get_or_insert_default().key = Some(value.into()),
-            "connect_timeout" => self.connect_timeout = duration(value).ok_or_else(|| bad("10ms to 60s"))?,
-            "timeout" => self.timeout = duration(value).ok_or_else(|| bad("10ms to 60s"))?,
+            "connect_timeout" => self.connect_timeout = duration(value, MINUTE).ok_or_else(|| bad("10ms to 60s"))?,
+            "timeout" => self.timeout = duration(value, MINUTE).ok_or_else(|| bad("10ms to 60s"))?,
             "sentinel_user" => self.sentinel_user = Some(value.to_owned()),
             "sentinel_password" => self.sentinel_password = Some(Secret::new(value)),
             "min_replicas" => {
@@ -187,19 +188,23 @@ impl Config {
     }
 }
 
-fn invalid(why: String) -> DriverError {
+pub(crate) fn invalid(why: String) -> DriverError {
     DriverError::refused(Refusal::InvalidConfig(why))
 }
 
-/// `250ms` or `2s`, from 10 ms to 60 s.
-fn duration(text: &str) -> Option<Duration> {
-    let d = match text.strip_suffix("ms") {
-        Some(n) => Duration::from_millis(n.parse().ok()?),
-        None => Duration::from_secs(text.strip_suffix('s')?.parse().ok()?),
+/// `250ms`, `2s`, `5m` or `1h`, from 10 ms to `most`.
+pub(crate) fn duration(text: &str, most: Duration) -> Option<Duration> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
     };
-    (Duration::from_millis(10)..=Duration::from_secs(60))
-        .contains(&d)
-        .then_some(d)
+    let number: u64 = text[..text.len() - unit.len()].parse().ok()?;
+    let d = Duration::from_millis(number.checked_mul(millis)?);
+    (Duration::from_millis(10)..=most).contains(&d).then_some(d)
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ const SCHEMES: &[(&str, &str)] = &[
     ("redis+unix", "redis"),
     ("redis+sentinel", "redis"),
     ("rediss+sentinel", "redis"),
+    ("redlock", "redis"),
+    ("redlocks", "redis"),
     ("etcd", "etcd"),
     ("etcds", "etcd"),
     ("zk", "zookeeper"),
@@ -217,6 +219,8 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
             redis::open(builder, location).await
         }
+        #[cfg(feature = "redis")]
+        "redlock" | "redlocks" => redlock::open(builder, location).await,
         #[cfg(feature = "etcd")]
         "etcd" | "etcds" => etcd::open(builder, location).await,
         #[cfg(feature = "zookeeper")]
@@ -310,6 +314,70 @@ mod redis {
         builder.build(|engine| distlock_redis::open(engine, config)).await
     }
 }
+
+#[cfg(feature = "redis")]
+mod redlock {
+    use distlock_core::clock::Clock;
+    use distlock_core::engine::Engine;
+    use distlock_redis::{Redlock, UrlParts, redlock_parameters};
+
+    use super::*;
+
+    fn read(location: Location) -> Result<Redlock, Error> {
+        let hosts = location.host_ports()?;
+        let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
+        let mut redlock = Redlock::from_url(&UrlParts {
+            scheme: &location.scheme,
+            user: location.user.as_deref(),
+            password: location.password.as_deref(),
+            hosts: &hosts,
+            path: &location.path,
+        })
+        .map_err(Error::from_driver)?;
+        location.set_all(redlock_parameters(), |name, value| {
+            redlock.set(name, value).map_err(Error::from_driver)
+        })?;
+        Ok(redlock)
+    }
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let redlock = read(location)?;
+        builder
+            .build(|engine| distlock_redis::open_redlock(engine, redlock))
+            .await
+    }
+
+    /// Vouches for the nodes of a new Redlock deployment: none of them has forgotten a lock that is held, so they need
+    /// not wait for the longest lease (`max_ttl`) before they vote. Gives their addresses.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] for a URL that is no `redlock://` one; [`ErrorKind::Unavailable`] when a node cannot
+    /// be reached. It can be done again.
+    ///
+    /// # Cancel safety
+    /// Safe: it can be done again.
+    pub async fn vouch(url: &str) -> Result<Vec<String>, Error> {
+        let mut location = Location::parse(url)?;
+        if !matches!(location.scheme.as_str(), "redlock" | "redlocks") {
+            let why = format!("{}: is not a quorum; write redlock://h1,h2,h3", location.scheme);
+            return Err(Error::new(ErrorKind::InvalidConfig, why));
+        }
+        for common in ["namespace", "ttl", "on_disconnect"] {
+            location.take(common);
+        }
+        let redlock = read(location)?;
+        let started = Engine::start(Clock::boot(), Namespace::default(), None);
+        let (engine, thread) = started.map_err(|e| {
+            Error::new(ErrorKind::Unavailable, "the engine thread could not be started").with_source(e)
+        })?;
+        let told = distlock_redis::vouch(engine, &redlock).await;
+        drop(thread);
+        told.map_err(Error::from_driver)
+    }
+}
+
+#[cfg(feature = "redis")]
+pub use self::redlock::vouch;
 
 #[cfg(feature = "etcd")]
 mod etcd {

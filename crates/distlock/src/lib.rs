@@ -27,6 +27,8 @@ pub use distlock_core::*;
 pub use distlock_macros::{assert_locked, locked};
 
 pub use crate::attribute::install;
+#[cfg(feature = "redis")]
+pub use crate::connect::vouch;
 pub use crate::connect::{Locks, LocksBuilder};
 #[cfg(feature = "prometheus")]
 pub use crate::prometheus::Prometheus;

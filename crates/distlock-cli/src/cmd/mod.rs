@@ -9,6 +9,7 @@ pub(crate) mod hold;
 pub(crate) mod inspect;
 pub(crate) mod lease;
 pub(crate) mod ls;
+pub(crate) mod redlock;
 pub(crate) mod run;
 pub(crate) mod serve;
 #[cfg(feature = "sql")]

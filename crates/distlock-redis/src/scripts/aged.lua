@@ -1,0 +1,5 @@
+-- aged: wraps an acquisition, so that it also tells how long this server has kept its data.
+--
+-- KEYS  those of the acquisition, and last the stamp: when this server was first asked since it had no data, in ms
+-- Gives {what the acquisition gives, age in ms}. The stamp is written when it is absent; it goes with the data.
+local function acquire()
