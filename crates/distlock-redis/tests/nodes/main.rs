@@ -1,0 +1,6 @@
+//! Locks over several servers.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod redlock;
+mod redlock_faults;
+mod started;
