@@ -125,11 +125,6 @@ pub(crate) enum Command {
     Serve(crate::cmd::serve::ServeArgs),
     /// Look for settings and troubles that endanger locks
     Doctor(DoctorArgs),
-    /// Look after the nodes of a Redlock quorum
-    Redlock {
-        #[command(subcommand)]
-        command: RedlockCommand,
-    },
     /// Check the engine against what it promises
     Conformance(ConformanceArgs),
     /// Measure acquire and release
@@ -144,16 +139,6 @@ pub(crate) enum Command {
     },
     /// Print the manual page (roff)
     Man,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RedlockCommand {
-    /// Vouch for a new deployment: no node has forgotten a lock that is held, so all may vote at once
-    Init {
-        /// The quorum, as redlock://h1,h2,h3
-        #[arg(value_name = "URL")]
-        url: String,
-    },
 }
 
 /// Which lock, and how to get it.

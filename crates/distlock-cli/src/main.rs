@@ -62,7 +62,6 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Break(args) => cmd::brk::brk(common, args),
         Command::Serve(args) => cmd::serve::serve(common, args),
         Command::Doctor(args) => cmd::doctor::doctor(common, args),
-        Command::Redlock { command } => cmd::redlock::redlock(common, command),
         Command::Conformance(args) => cmd::conformance::conformance(common, args),
         Command::Bench(args) => cmd::bench::bench(common, args),
         #[cfg(feature = "sql")]

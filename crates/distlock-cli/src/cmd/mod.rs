@@ -9,7 +9,6 @@ pub(crate) mod hold;
 pub(crate) mod inspect;
 pub(crate) mod lease;
 pub(crate) mod ls;
-pub(crate) mod redlock;
 pub(crate) mod run;
 pub(crate) mod serve;
 #[cfg(feature = "sql")]

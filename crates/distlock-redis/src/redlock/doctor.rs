@@ -105,7 +105,7 @@ impl RedlockDriver {
             severity: Severity::Info,
             id: "redlock-unvouched",
             what: format!("{} were never used with this data: each has no vote for max_ttl from its first use on", unknown.join(", ")),
-            fix: "for a new deployment: distlock redlock init URL".to_owned(),
+            fix: "for a new deployment: distlock::vouch, or SET distlock_born 0 on each node".to_owned(),
         })
     }
 }
