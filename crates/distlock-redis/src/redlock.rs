@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{
-    Claim, Driver, DriverError, DriverErrorKind, Finding, Hold, Inspect, Promises, Reached, Refusal, Renewal, Want,
+    Claim, Driver, DriverError, DriverErrorKind, Finding, Hold, Inspect, Promises, Reached, Refusal, Renewal,
+    Want,
 };
 use distlock_core::engine::Engine;
 use distlock_core::quorum::{self, Node, RestartGuard, Rules};
@@ -56,7 +57,11 @@ impl Redlock {
     /// parse.
     pub fn from_url(url: &UrlParts<'_>) -> Result<Self, DriverError> {
         if url.hosts.len() < 3 {
-            let why = format!("{}:// with {} hosts: a quorum needs at least 3", url.scheme, url.hosts.len());
+            let why = format!(
+                "{}:// with {} hosts: a quorum needs at least 3",
+                url.scheme,
+                url.hosts.len()
+            );
             return Err(invalid(why));
         }
         let scheme = match url.scheme {
@@ -78,7 +83,9 @@ impl Redlock {
             config.aged = true;
             if nodes.iter().any(|known| known.endpoint == config.endpoint) {
                 let (name, port) = (host.0, host.1.unwrap_or(REDIS_PORT));
-                return Err(invalid(format!("{name}:{port} is named twice; one server has one vote")));
+                return Err(invalid(format!(
+                    "{name}:{port} is named twice; one server has one vote"
+                )));
             }
             nodes.push(config);
         }
@@ -95,9 +102,12 @@ impl Redlock {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), DriverError> {
         let bad = |allowed: &str| invalid(format!("{name}={value}: it must be {allowed}"));
         match name {
-            "max_ttl" => self.rules.max_ttl = duration(value, LONGEST_TTL).ok_or_else(|| bad("10ms to 24h"))?,
+            "max_ttl" => {
+                self.rules.max_ttl = duration(value, LONGEST_TTL).ok_or_else(|| bad("10ms to 24h"))?
+            }
             "node_timeout" => {
-                self.rules.node_timeout = duration(value, Duration::from_secs(10)).ok_or_else(|| bad("10ms to 10s"))?;
+                self.rules.node_timeout =
+                    duration(value, Duration::from_secs(10)).ok_or_else(|| bad("10ms to 10s"))?;
             }
             "restart_guard" => {
                 self.rules.restart_guard = match value {
@@ -166,7 +176,10 @@ pub async fn open_redlock(engine: Engine, redlock: Redlock) -> Result<Arc<dyn Dr
     for said in &missing {
         tracing::warn!(target: "distlock", node = said, "a node of the quorum cannot be reached");
     }
-    Ok(Arc::new(RedlockDriver { quorum, nodes: drivers }))
+    Ok(Arc::new(RedlockDriver {
+        quorum,
+        nodes: drivers,
+    }))
 }
 
 /// Vouches for a deployment: none of its nodes has forgotten a lock that is held. Gives the addresses of the nodes.
@@ -184,11 +197,16 @@ pub async fn vouch(engine: Engine, redlock: &Redlock) -> Result<Vec<String>, Dri
         set.arg("SET").arg(STAMP).arg(0);
         let told = async {
             let link = driver.0.links.get().await?;
-            link.ask(&set, driver.0.links.patience()).await.map_err(|fault| fault.error)
+            link.ask(&set, driver.0.links.patience())
+                .await
+                .map_err(|fault| fault.error)
         };
         match told.await {
             Ok(_) => Ok(address),
-            Err(e) => Err(DriverError::unavailable(Reached::Maybe, format!("{address}: {e}"))),
+            Err(e) => Err(DriverError::unavailable(
+                Reached::Maybe,
+                format!("{address}: {e}"),
+            )),
         }
     };
     let told = join_all(drivers.iter().map(one)).await;
@@ -260,7 +278,11 @@ mod tests {
         redlock.set("db", "3").unwrap();
         assert_eq!(redlock.rules.max_ttl, Duration::from_secs(90));
         assert!(redlock.nodes.iter().all(|node| node.db == 3 && node.aged));
-        for (name, value) in [("max_ttl", "1ms"), ("restart_guard", "no"), ("layout", "redisson")] {
+        for (name, value) in [
+            ("max_ttl", "1ms"),
+            ("restart_guard", "no"),
+            ("layout", "redisson"),
+        ] {
             let e = redlock.set(name, value).unwrap_err().to_string();
             assert!(e.contains(name), "{e}");
         }

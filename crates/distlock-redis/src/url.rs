@@ -166,7 +166,9 @@ impl Config {
             "ca" => self.tls.get_or_insert_default().ca = Some(value.into()),
             "cert" => self.tls.get_or_insert_default().cert = Some(value.into()),
             "key" => self.tls.get_or_insert_default().key = Some(value.into()),
-            "connect_timeout" => self.connect_timeout = duration(value, MINUTE).ok_or_else(|| bad("10ms to 60s"))?,
+            "connect_timeout" => {
+                self.connect_timeout = duration(value, MINUTE).ok_or_else(|| bad("10ms to 60s"))?
+            }
             "timeout" => self.timeout = duration(value, MINUTE).ok_or_else(|| bad("10ms to 60s"))?,
             "sentinel_user" => self.sentinel_user = Some(value.to_owned()),
             "sentinel_password" => self.sentinel_password = Some(Secret::new(value)),

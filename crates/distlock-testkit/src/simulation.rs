@@ -226,7 +226,11 @@ async fn simulate(seed: u64, plan: Plan) -> (History, Vec<Vec<memory::Event>>) {
             }
         }
     }
-    let seen = world.nodes.iter().map(|memory| memory.faults().history()).collect();
+    let seen = world
+        .nodes
+        .iter()
+        .map(|memory| memory.faults().history())
+        .collect();
     (History::new(world.events.take()), seen)
 }
 

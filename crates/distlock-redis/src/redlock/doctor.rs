@@ -54,7 +54,12 @@ impl Facts {
 
 #[async_trait]
 impl Inspect for RedlockDriver {
-    async fn list(&self, prefix: &str, after: Option<&Key>, limit: usize) -> Result<Vec<LockInfo>, DriverError> {
+    async fn list(
+        &self,
+        prefix: &str,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<LockInfo>, DriverError> {
         self.eyes()?.list(prefix, after, limit).await
     }
 
@@ -100,11 +105,18 @@ impl RedlockDriver {
                 _ => None,
             }
         };
-        let unknown: Vec<String> = join_all(self.nodes.iter().map(stamp)).await.into_iter().flatten().collect();
+        let unknown: Vec<String> = join_all(self.nodes.iter().map(stamp))
+            .await
+            .into_iter()
+            .flatten()
+            .collect();
         (!unknown.is_empty()).then(|| Finding {
             severity: Severity::Info,
             id: "redlock-unvouched",
-            what: format!("{} were never used with this data: each has no vote for max_ttl from its first use on", unknown.join(", ")),
+            what: format!(
+                "{} were never used with this data: each has no vote for max_ttl from its first use on",
+                unknown.join(", ")
+            ),
             fix: "for a new deployment: distlock::vouch, or SET distlock_born 0 on each node".to_owned(),
         })
     }
@@ -122,9 +134,17 @@ fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Fin
 fn independence(findings: &mut Vec<Finding>, facts: &[Facts]) {
     for (at, one) in facts.iter().enumerate() {
         let later = &facts[at + 1..];
-        for other in later.iter().filter(|other| other.get("run_id") == one.get("run_id")) {
+        for other in later
+            .iter()
+            .filter(|other| other.get("run_id") == one.get("run_id"))
+        {
             let what = format!("{} and {} are the same server", one.name, other.name);
-            findings.push(finding(Severity::Error, "redlock-same-server", what, "name each server once: it has one vote"));
+            findings.push(finding(
+                Severity::Error,
+                "redlock-same-server",
+                what,
+                "name each server once: it has one vote",
+            ));
         }
         if one.get("role") == "slave" {
             let master = format!("{}:{}", one.get("master_host"), one.get("master_port"));
@@ -143,7 +163,10 @@ fn independence(findings: &mut Vec<Finding>, facts: &[Facts]) {
     }
     let majority = facts.len() / 2 + 1;
     if let Some((host, count)) = hosts.into_iter().find(|(_, count)| *count >= majority) {
-        let what = format!("{count} of {} nodes are on {host}: one host takes the majority with it", facts.len());
+        let what = format!(
+            "{count} of {} nodes are on {host}: one host takes the majority with it",
+            facts.len()
+        );
         findings.push(finding(
             Severity::Warning,
             "redlock-same-host",
@@ -162,7 +185,10 @@ fn restarts(findings: &mut Vec<Finding>, node: &Facts) {
         }
         let fsync = set("appendfsync");
         (
-            format!("{} has appendfsync {fsync}: a crash of its machine loses the last acquisitions, not its stamp", node.name),
+            format!(
+                "{} has appendfsync {fsync}: a crash of its machine loses the last acquisitions, not its stamp",
+                node.name
+            ),
             "appendfsync always, or no persistence at all: then it is seen that it restarted",
         )
     } else {
@@ -170,7 +196,10 @@ fn restarts(findings: &mut Vec<Finding>, node: &Facts) {
             return;
         }
         (
-            format!("{} saves snapshots: after a crash it comes back with an old one, and with its stamp", node.name),
+            format!(
+                "{} saves snapshots: after a crash it comes back with an old one, and with its stamp",
+                node.name
+            ),
             "save \"\" (then it is seen that it restarted), or appendonly yes with appendfsync always",
         )
     };
@@ -182,7 +211,10 @@ fn skew(facts: &[Facts]) -> Option<Finding> {
     let last = facts.iter().max_by_key(|node| node.offset)?;
     let apart = Duration::from_millis(last.offset.abs_diff(first.offset));
     (apart > SKEW).then(|| {
-        let what = format!("the clocks of {} and {} are {apart:.1?} apart", first.name, last.name);
+        let what = format!(
+            "the clocks of {} and {} are {apart:.1?} apart",
+            first.name, last.name
+        );
         finding(
             Severity::Warning,
             "redlock-clocks",

@@ -45,14 +45,23 @@ async fn locks_on(locks: &Client, last: &mut distlock_core::Guard) {
     let mut took = Vec::new();
     for round in 0..100 {
         let start = Instant::now();
-        let guard = locks.mutex(format!("k{}", round % 7)).wait(2000 * MS).acquire().await.unwrap();
+        let guard = locks
+            .mutex(format!("k{}", round % 7))
+            .wait(2000 * MS)
+            .acquire()
+            .await
+            .unwrap();
         assert_eq!(guard.release().await.unwrap(), Release::Clean);
         took.push(start.elapsed());
     }
     took.sort_unstable();
     println!("two of five gone: p50 {:?}, p99 {:?}", took[50], took[98]);
     // The machine may be busy; a wait for a node that is gone would show in each of them.
-    assert!(took[50] < 50 * MS, "every lock waits for a node that is gone: {:?}", took[50]);
+    assert!(
+        took[50] < 50 * MS,
+        "every lock waits for a node that is gone: {:?}",
+        took[50]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +70,15 @@ async fn f08_three_of_five_stopped_refuse_and_nothing_is_left_behind() {
         return;
     };
     let locks = client(redlock(&addresses, &[])).await;
-    locks.mutex("warm").wait(5000 * MS).acquire().await.unwrap().release().await.unwrap();
+    locks
+        .mutex("warm")
+        .wait(5000 * MS)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     for node in &nodes[..3] {
         node.pause().unwrap();
     }
@@ -69,7 +86,11 @@ async fn f08_three_of_five_stopped_refuse_and_nothing_is_left_behind() {
     let e = locks.mutex(KEY).try_acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoQuorum, "{e}");
     assert!(e.to_string().contains("no answer in time"), "{e}");
-    assert!(start.elapsed() < Duration::from_secs(2), "refused after {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "refused after {:?}",
+        start.elapsed()
+    );
     for node in &nodes[..3] {
         node.resume().unwrap();
     }
@@ -97,7 +118,13 @@ async fn f53_a_node_that_restarts_empty_gives_no_second_majority() {
     // A holds on three of five.
     nodes[3].kill9().unwrap();
     nodes[4].kill9().unwrap();
-    let guard = a.mutex(KEY).ttl(Duration::from_secs(20)).wait(5000 * MS).acquire().await.unwrap();
+    let guard = a
+        .mutex(KEY)
+        .ttl(Duration::from_secs(20))
+        .wait(5000 * MS)
+        .acquire()
+        .await
+        .unwrap();
     for node in [3, 4] {
         nodes[node].restart(Data::Keep).await.unwrap();
         nodes[node].command(&["SET", "distlock_born", "0"]).await.unwrap();
@@ -118,7 +145,9 @@ async fn distlock_vouch(addresses: &[String]) {
     use distlock_core::clock::Clock;
     use distlock_core::engine::Engine;
     let (engine, thread) = Engine::start(Clock::boot(), Namespace::default(), None).unwrap();
-    let vouched = distlock_redis::vouch(engine, &redlock(addresses, &[])).await.unwrap();
+    let vouched = distlock_redis::vouch(engine, &redlock(addresses, &[]))
+        .await
+        .unwrap();
     assert_eq!(vouched, addresses);
     drop(thread);
 }
@@ -139,7 +168,9 @@ async fn f66_a_node_that_forgets_early_as_by_a_clock_that_jumps_ends_no_hold() {
     })
     .await;
     for node in &nodes[..2] {
-        node.command(&["PEXPIRE", "distlock:order:42", "1"]).await.unwrap();
+        node.command(&["PEXPIRE", "distlock:order:42", "1"])
+            .await
+            .unwrap();
     }
     assert!(b.mutex(KEY).try_acquire().await.unwrap().is_none(), "two holders");
     guard.verify().await.unwrap();
@@ -159,5 +190,9 @@ async fn a_lock_that_a_majority_lost_is_told_within_a_second() {
         node.command(&["DEL", "distlock:order:42"]).await.unwrap();
     }
     guard.lost().await;
-    assert!(start.elapsed() < Duration::from_secs(2), "told after {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "told after {:?}",
+        start.elapsed()
+    );
 }

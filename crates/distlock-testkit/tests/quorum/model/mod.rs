@@ -30,9 +30,19 @@ const AMNESIA: Faults = Faults { restarts: 1, ..NONE };
 const JUMP: Faults = Faults { jumps: 1, ..NONE };
 fn told(name: &str, rules: Rules, faults: Faults, until: Until) -> Found {
     let found = search(rules, faults, until);
-    let how_far = if until == Until::TheEnd { "all" } else { "until found" };
-    println!("{name}: {} states ({how_far}), {} steps deep", found.states, found.depth);
-    for (what, path) in [("two holders", &found.two_holders), ("a stale write", &found.stale_write)] {
+    let how_far = if until == Until::TheEnd {
+        "all"
+    } else {
+        "until found"
+    };
+    println!(
+        "{name}: {} states ({how_far}), {} steps deep",
+        found.states, found.depth
+    );
+    for (what, path) in [
+        ("two holders", &found.two_holders),
+        ("a stale write", &found.stale_write),
+    ] {
         match path {
             Some(path) => println!("  {what}: {}", path.join(" · ")),
             None if until == Until::TheEnd => println!("  {what}: never"),
@@ -47,9 +57,15 @@ fn without_token_and_restart_rule_the_known_counter_examples_are_found() {
     let pause = told("no faults, bare", BARE, NONE, Until::AStaleWrite);
     assert!(pause.stale_write.is_some(), "a pause past the validity");
     let amnesia = told("a node restarts empty, bare", BARE, AMNESIA, Until::TwoHolders);
-    assert!(amnesia.two_holders.is_some(), "an amnesiac node gives a second majority");
+    assert!(
+        amnesia.two_holders.is_some(),
+        "an amnesiac node gives a second majority"
+    );
     let jump = told("a node's clock jumps, bare", BARE, JUMP, Until::TwoHolders);
-    assert!(jump.two_holders.is_some(), "a node that forgets early gives a second majority");
+    assert!(
+        jump.two_holders.is_some(),
+        "a node that forgets early gives a second majority"
+    );
 }
 
 #[test]
@@ -69,8 +85,16 @@ fn with_them_none_is_left_at_a_store_that_checks_tokens() {
 
 #[test]
 fn each_rule_is_needed() {
-    let no_rule = Rules { newborns: false, ..FULL };
-    let found = told("a node restarts empty, token only", no_rule, AMNESIA, Until::TwoHolders);
+    let no_rule = Rules {
+        newborns: false,
+        ..FULL
+    };
+    let found = told(
+        "a node restarts empty, token only",
+        no_rule,
+        AMNESIA,
+        Until::TwoHolders,
+    );
     assert!(found.two_holders.is_some());
     let no_token = Rules { token: false, ..FULL };
     let found = told("no faults, restart rule only", no_token, NONE, Until::AStaleWrite);

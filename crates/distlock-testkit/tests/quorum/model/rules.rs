@@ -40,11 +40,27 @@ struct Node {
 enum Client {
     Idle,
     /// Nodes asked, and those that said yes.
-    Asking { started: u8, asked: u8, granted: u8, token: u8 },
-    Raising { started: u8, granted: u8, raised: u8, token: u8 },
-    Holding { until: u8, token: u8 },
+    Asking {
+        started: u8,
+        asked: u8,
+        granted: u8,
+        token: u8,
+    },
+    Raising {
+        started: u8,
+        granted: u8,
+        raised: u8,
+        token: u8,
+    },
+    Holding {
+        until: u8,
+        token: u8,
+    },
     /// It has looked at its clock and found the hold valid.
-    Writing { until: u8, token: u8 },
+    Writing {
+        until: u8,
+        token: u8,
+    },
     /// Over; the nodes have still to be left.
     Leaving,
     Gone,
@@ -88,7 +104,13 @@ pub(super) struct Step {
 }
 
 impl Step {
-    fn new(who: &'static str, what: &'static str, node: Option<usize>, mut state: State, stale: bool) -> Self {
+    fn new(
+        who: &'static str,
+        what: &'static str,
+        node: Option<usize>,
+        mut state: State,
+        stale: bool,
+    ) -> Self {
         state.forget();
         let label = Label { who, what, node };
         Self { label, state, stale }
@@ -115,7 +137,15 @@ impl State {
             now: 0,
             nodes: [Node::default(); NODES],
             // Without loss of generality A begins first, at once, and the nodes are numbered as it asks them.
-            clients: [Client::Asking { started: 0, asked: 0, granted: 0, token: 0 }, Client::Idle],
+            clients: [
+                Client::Asking {
+                    started: 0,
+                    asked: 0,
+                    granted: 0,
+                    token: 0,
+                },
+                Client::Idle,
+            ],
             fence: 0,
             succeeds: false,
             succeeded: false,
@@ -144,7 +174,10 @@ impl State {
     pub(super) fn steps(&self, rules: Rules, faults: Faults) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.now < END {
-            let state = Self { now: self.now + 1, ..self.clone() };
+            let state = Self {
+                now: self.now + 1,
+                ..self.clone()
+            };
             steps.push(Step::new("time", "passes", None, state, false));
         }
         for node in 0..NODES {
@@ -157,7 +190,11 @@ impl State {
                 add("restarts without data node", &|state| {
                     let ahead = state.nodes[node].ahead;
                     let born = Some(state.nodes[node].time(state.now));
-                    state.nodes[node] = Node { ahead, born, ..Node::default() };
+                    state.nodes[node] = Node {
+                        ahead,
+                        born,
+                        ..Node::default()
+                    };
                     state.faults.0 += 1;
                 });
             }
@@ -186,25 +223,57 @@ impl State {
         };
         match self.clients[client] {
             Client::Idle => {
-                let asking = Client::Asking { started: self.now, asked: 0, granted: 0, token: 0 };
+                let asking = Client::Asking {
+                    started: self.now,
+                    asked: 0,
+                    granted: 0,
+                    token: 0,
+                };
                 let mut state = next(asking);
                 state.succeeds = matches!(self.clients[0], Client::Holding { .. } | Client::Writing { .. });
                 add("begins", None, state);
             }
-            Client::Asking { started, asked, granted, token } => {
+            Client::Asking {
+                started,
+                asked,
+                granted,
+                token,
+            } => {
                 let unasked = (0..NODES).filter(|node| asked & (1 << node) == 0);
                 for node in unasked.take(if client == 0 { 1 } else { NODES }) {
                     let (state, yes) = self.asked(client, node, rules, (started, asked, granted, token));
-                    add(if yes { "is granted node" } else { "is refused by node" }, Some(node), state);
+                    add(
+                        if yes {
+                            "is granted node"
+                        } else {
+                            "is refused by node"
+                        },
+                        Some(node),
+                        state,
+                    );
                 }
                 if granted.count_ones() >= MAJORITY {
                     let raised = if rules.token { 0 } else { granted };
-                    add("has a majority", None, next(Client::Raising { started, granted, raised, token }));
+                    add(
+                        "has a majority",
+                        None,
+                        next(Client::Raising {
+                            started,
+                            granted,
+                            raised,
+                            token,
+                        }),
+                    );
                 } else if asked == (1 << NODES) - 1 {
                     add("is refused", None, next(Client::Leaving));
                 }
             }
-            Client::Raising { started, granted, raised, token } => {
+            Client::Raising {
+                started,
+                granted,
+                raised,
+                token,
+            } => {
                 for node in (0..NODES).filter(|node| granted & !raised & (1 << node) != 0) {
                     let mut state = self.clone();
                     let there = &mut state.nodes[node];
@@ -214,7 +283,12 @@ impl State {
                     there.token = there.token.max(token);
                     there.expires = there.time(self.now) + TTL;
                     let raised = raised | 1 << node;
-                    state.clients[client] = Client::Raising { started, granted, raised, token };
+                    state.clients[client] = Client::Raising {
+                        started,
+                        granted,
+                        raised,
+                        token,
+                    };
                     add("raises the token of node", Some(node), state);
                 }
                 if self.now >= started + TTL {
@@ -273,7 +347,12 @@ impl State {
                 granted |= 1 << node;
             }
         }
-        state.clients[client] = Client::Asking { started, asked: asked | 1 << node, granted, token };
+        state.clients[client] = Client::Asking {
+            started,
+            asked: asked | 1 << node,
+            granted,
+            token,
+        };
         (state, yes)
     }
 }

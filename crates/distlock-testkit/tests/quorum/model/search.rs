@@ -76,7 +76,12 @@ fn path(reached: &[(State, usize, usize)], mut at: usize, rules: Rules, faults: 
     while at != 0 {
         let (state, before, _) = &reached[at];
         let steps = reached[*before].0.steps(rules, faults);
-        path.extend(steps.iter().find(|step| step.state == *state).map(|step| step.label.to_string()));
+        path.extend(
+            steps
+                .iter()
+                .find(|step| step.state == *state)
+                .map(|step| step.label.to_string()),
+        );
         at = *before;
     }
     path.reverse();
