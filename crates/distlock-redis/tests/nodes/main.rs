@@ -2,5 +2,4 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod redlock;
-mod redlock_faults;
 mod started;

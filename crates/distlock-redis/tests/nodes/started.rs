@@ -1,11 +1,6 @@
-//! Servers that all cases of this program share, and clients of Redlock.
+//! Servers that all cases of this program share.
 
-use std::time::Duration;
-
-use distlock_core::Client;
 use distlock_redis::{Redlock, UrlParts};
-
-pub(crate) const MS: Duration = Duration::from_millis(1);
 
 /// Starts servers on a thread of their own: the cases have runtimes already.
 pub(crate) fn started<T: Send + 'static>(
@@ -37,19 +32,4 @@ pub(crate) fn redlock(nodes: &[String], parameters: &[(&str, &str)]) -> Redlock 
         redlock.set(name, value).unwrap();
     }
     redlock
-}
-
-/// A client as users have it.
-pub(crate) async fn client(redlock: Redlock) -> Client {
-    let open = move |engine| async move { distlock_redis::open_redlock(engine, redlock).await };
-    Client::builder().build(open).await.unwrap()
-}
-
-/// Asks until it is true; fails after 10 s.
-pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while !look().await {
-        assert!(tokio::time::Instant::now() < deadline, "not within 10 s: {what}");
-        tokio::time::sleep(10 * MS).await;
-    }
 }
