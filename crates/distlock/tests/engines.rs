@@ -254,49 +254,6 @@ async fn redis() {
     use_it(&server.url()).await;
 }
 
-/// A majority has no line, no semaphores and no readers: what it has is used here.
-#[cfg(feature = "redis")]
-#[tokio::test]
-async fn redlock() {
-    use distlock_testkit::servers::{Redis, or_skip};
-    let Some(nodes) = or_skip(Redis::several(5, &Redis::options()).await) else {
-        return;
-    };
-    let hosts: Vec<String> = nodes.iter().map(Redis::address).collect();
-    let url = format!("redlock://{}", hosts.join(","));
-    // A busy machine may need longer than 50 ms.
-    let strict = format!("{url}?node_timeout=1s&restart_guard=strict");
-    let (a, b) = (
-        Locks::connect(&strict).await.unwrap(),
-        Locks::connect(&strict).await.unwrap(),
-    );
-    assert_eq!(a.url(), Some(&*url));
-    let e = a.mutex("k").try_acquire().await.unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::NoQuorum);
-    assert!(e.to_string().contains("no vote for another"), "{e}");
-    assert_eq!(distlock::vouch(&url).await.unwrap(), hosts);
-    let wait = Duration::from_secs(10);
-    let held = a.mutex("k").wait(wait).acquire().await.unwrap();
-    assert!(b.mutex("k").try_acquire().await.unwrap().is_none());
-    assert_eq!(b.inspect("k").await.unwrap().holders[0].token, held.token());
-    let waiter = tokio::spawn(async move { b.mutex("k").wait(wait).acquire().await.unwrap() });
-    let first = held.token();
-    assert_eq!(held.release().await.unwrap(), Release::Clean);
-    let next = waiter.await.unwrap();
-    assert!(next.token() > first);
-    assert_eq!(next.release().await.unwrap(), Release::Clean);
-    let found = a.doctor().await.unwrap();
-    assert!(found.iter().any(|f| f.id == "redlock-same-host"), "{found:?}");
-    for url in [
-        "redlock://a,b",
-        "redlock://a,b,c?layout=redisson",
-        "redlock://a,b,a:6379",
-    ] {
-        let e = Locks::connect(url).await.unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::InvalidConfig, "{url}: {e}");
-    }
-}
-
 #[cfg(feature = "etcd")]
 #[tokio::test]
 async fn etcd() {
