@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 
 use crate::exit::Exit;
 use crate::sys;
-use crate::waiting::describe;
 
 /// Where messages go.
 #[derive(Debug)]

@@ -155,7 +155,7 @@ fn numbers(cell: &str) -> Vec<u32> {
 #[test]
 fn every_reported_fault_of_redisson_has_a_test_that_exists_or_a_reason() {
     let table = fs::read_to_string(root().join("docs/engines/redisson-faults.md")).unwrap();
-    let mut seen = Vec::new();
+    let mut seen: Vec<u32> = Vec::new();
     let mut wrong = Vec::new();
     for line in table.lines().filter(|line| line.starts_with("| ")) {
         let cells: Vec<&str> = line.split('|').collect();

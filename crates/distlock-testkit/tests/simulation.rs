@@ -1,5 +1,11 @@
 //! Seeds of the simulation. `DISTLOCK_SEEDS=20000` runs more; `DISTLOCK_SEED=17` runs one and shows its history.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by it; a run says what it did"
+)]
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use distlock_testkit::simulation::{Plan, run};

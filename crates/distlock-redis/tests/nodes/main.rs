@@ -1,5 +1,5 @@
 //! Locks over several servers.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 mod redlock;
 mod redlock_faults;
