@@ -53,6 +53,8 @@ fn no_commit_is_lost_and_no_token_is_given_twice() {
         .map(|_| Arc::new(Table::open(&dir, Boot { hash: 1 << 48 }).unwrap()))
         .collect();
     let (clock, tried) = (Clock::boot(), Arc::new(AtomicUsize::new(0)));
+    // An unused bucket has no token yet from which to count.
+    next_token(&tables[0], &clock);
     let count = tried.clone();
     let schedule = move || {
         let nth = count.fetch_add(1, Ordering::Relaxed) + 1;

@@ -161,22 +161,30 @@ impl Inspect for Shared {
     }
 
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
+        let mut victim = None;
         if how.expect.is_some() {
-            let have = self
-                .inspect(key)
-                .await?
-                .holders
-                .first()
-                .and_then(|holder| holder.token);
+            let holder = self.inspect(key).await?.holders.into_iter().next();
+            let have = holder.as_ref().and_then(|holder| holder.token);
             if have != how.expect {
                 return Err(DriverError::refused(Refusal::TokenMismatch { have }));
             }
+            victim = holder.map(|holder| holder.owner);
         }
         let (asked, how) = (key.clone(), how.clone());
         let told = self
             .all(|eyes| {
-                let (key, how) = (asked.clone(), how.clone());
-                Box::pin(async move { eyes.break_lock(&key, &how).await })
+                let (key, mut how, victim) = (asked.clone(), how.clone(), victim.clone());
+                Box::pin(async move {
+                    if let Some(victim) = victim {
+                        // The second phase raised the token of a majority: the others know the holder by a smaller one.
+                        let holders = eyes.inspect(&key).await?.holders;
+                        match holders.into_iter().find(|holder| holder.owner == victim) {
+                            Some(here) => how.expect = here.token,
+                            None => return Ok(Vec::new()),
+                        }
+                    }
+                    eyes.break_lock(&key, &how).await
+                })
             })
             .await?;
         Ok(self.agreed(told.into_iter().flatten().collect()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use tracing::field::{Field, Visit};
@@ -16,6 +16,10 @@ pub(crate) struct Lines(Arc<Mutex<Vec<String>>>);
 impl Lines {
     /// Catches the events of this thread for as long as the guard lives.
     pub(crate) fn catch() -> (Self, tracing::subscriber::DefaultGuard) {
+        // With no other subscriber in the process, tracing asks that of the thread which meets an event first, and
+        // an event that a neighbour's thread met would be off for good.
+        static EVERYWHERE: Once = Once::new();
+        EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Self::default()).unwrap());
         let lines = Self::default();
         let guard = tracing::subscriber::set_default(lines.clone());
         (lines, guard)
