@@ -11,7 +11,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{Plan, Seat, seat};
-use crate::worker::Fleet;
+use crate::worker::{Fleet, Worker};
+
+/// How long the engine may be away when a killed worker is replaced.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 struct Progress {
@@ -101,7 +104,7 @@ async fn torment(
         match fault {
             Fault::Kill => {
                 worker.kill9()?;
-                *victim = Some(seat(&fleet, &plan).await?);
+                *victim = Some(replacement(&fleet, &plan).await?);
                 progress.kills.fetch_add(1, Ordering::Relaxed);
             }
             Fault::Stop => {
@@ -118,11 +121,19 @@ async fn torment(
     Ok(())
 }
 
+/// The next worker; the engine may be struck at this moment, and then it cannot connect.
+async fn replacement(fleet: &Fleet, plan: &Plan) -> io::Result<Worker> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match seat(fleet, plan).await {
+            Err(_) if Instant::now() < deadline => sleep(Duration::from_millis(50)).await,
+            done => return done,
+        }
+    }
+}
+
 /// A random worker that seems to hold and that nobody else torments.
-fn holder<'a>(
-    seats: &'a [Seat],
-    random: &mut StdRng,
-) -> Option<tokio::sync::MutexGuard<'a, Option<crate::worker::Worker>>> {
+fn holder<'a>(seats: &'a [Seat], random: &mut StdRng) -> Option<tokio::sync::MutexGuard<'a, Option<Worker>>> {
     let first = random.random_range(0..seats.len());
     (0..seats.len())
         .map(|n| &seats[(first + n) % seats.len()])
