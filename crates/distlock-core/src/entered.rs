@@ -97,7 +97,7 @@ impl Entered {
             Ok(done) => done,
             Err(e) => {
                 if let Some(guard) = self.taken {
-                    released(guard).await;
+                    released(guard, false).await;
                 }
                 return Err(RunError::Body(e));
             }
@@ -111,7 +111,7 @@ impl Entered {
         decided(held.holds());
         let mut lost = held.lost_reason().map(|(_, reason)| reason);
         if let Some(guard) = self.taken {
-            lost = released(guard).await.or(lost);
+            lost = released(guard, true).await.or(lost);
         }
         told(lost, Ok(value))
     }
@@ -156,19 +156,19 @@ async fn run_held<T, E>(guard: Guard, body: impl Future<Output = Result<T, E>>) 
         until_lost.instrument(span).await
     };
     let out = out.map_err(|reason| RunError::Lost { reason, value: None })?;
-    match (released(guard).await, out) {
+    match (released(guard, out.is_ok()).await, out) {
         (Some(reason), Ok(_)) => Err(RunError::Lost { reason, value: None }),
         (_, out) => out.map_err(RunError::Body),
     }
 }
 
-/// Releases, and gives the reason if the lock was found lost. What else goes wrong is only logged: it replaces nothing
-/// that the body has said.
-async fn released(guard: Guard) -> Option<LostReason> {
+/// Releases, and gives the reason if the lock was found lost and the caller is free to tell it. What else goes wrong is
+/// only logged: it replaces nothing that the body has said.
+async fn released(guard: Guard, tells: bool) -> Option<LostReason> {
     let key = guard.key().clone();
     match guard.release().await {
         Ok(Release::Clean) => return None,
-        Ok(Release::Lost(reason)) => return Some(reason),
+        Ok(Release::Lost(reason)) if tells => return Some(reason),
         Ok(other) => {
             warn!(target: "distlock", %key, ?other, "a lock was not held any more at its release");
         }

@@ -129,13 +129,17 @@ impl Faults {
             .unwrap_or(0)
     }
 
-    /// Forgets everything, tokens included, as a server does that restarts without its data. From now on it says how
-    /// [old](crate::driver::Claim::age) it is.
+    /// Forgets everything, tokens included, as a server does that restarts without its data: like Redis', its next
+    /// tokens are above its clock in microseconds. From now on it says how [old](crate::driver::Claim::age) it is.
     pub fn restart_empty(&self) {
+        let now = self.store.clock().now();
         for shard in &self.store.shards {
-            *lock(shard) = Shard::default();
+            *lock(shard) = Shard {
+                floor: now.as_nanos() / 1000,
+                ..Shard::default()
+            };
         }
-        *lock(&self.store.born) = Some(self.store.clock().now());
+        *lock(&self.store.born) = Some(now);
     }
 
     /// Vouches for the store: it has forgotten nothing that anybody holds.
