@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use distlock_core::clock::Clock;
+use shuttle::rand::Rng;
 use shuttle::{Config, Runner};
 
 use crate::boot::Boot;
@@ -27,6 +28,11 @@ pub(crate) fn step() {
     if MODELLED.get() {
         shuttle::thread::yield_now();
     }
+}
+
+/// Whether a slot whose lock another has is passed by now, in a model check.
+pub(crate) fn passes_by() -> bool {
+    MODELLED.get() && shuttle::rand::thread_rng().gen_bool(0.3)
 }
 
 /// Counts in the table, as a grant takes the next token.

@@ -241,7 +241,7 @@ fn lock_slot<'a>(
             if begun.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                 return Ok(Slot::Stuck);
             }
-            if waited > STOPPED {
+            if waited > STOPPED || hook::passes_by() {
                 cell.avoid |= 1 << slot;
                 cell.avoided_at = Some(Instant::now());
                 break;
