@@ -88,6 +88,7 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Exit {
         return exit;
     }
     let trouble = |e: std::io::Error| say.error(Exit::ENGINE, format_args!("cannot start: {e}"), None);
+    raise_descriptors();
     // The signals first: the threads of the runtime inherit the mask.
     let runtime = Blocked::now().and_then(|blocked| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -97,6 +98,15 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Exit {
         Ok((blocked, runtime)) => runtime.block_on(run(&session, args, at, &blocked)),
         Err(e) => trouble(e),
     }
+}
+
+/// Every connection is a descriptor: as many as the system allows, not the few that a shell gives.
+fn raise_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it is refused, the limit stays as it was.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// Where to listen.

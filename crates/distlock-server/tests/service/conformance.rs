@@ -72,64 +72,31 @@ mod file {
     distlock_testkit::conformance!(super::Through::file());
 }
 
-mod redis {
-    use super::*;
+/// The suite over a real server, which all cases share; it ends with the program.
+macro_rules! over {
+    ($module:ident, $server:ident, $start:expr, $ttl:expr, $slack:expr) => {
+        mod $module {
+            use super::*;
 
-    async fn through() -> Option<Through> {
-        static SERVER: OnceCell<Option<Redis>> = OnceCell::const_new();
-        let server = SERVER
-            .get_or_init(|| async { or_skip(Redis::start().await) })
-            .await;
-        let url = server.as_ref()?.url();
-        Some(Through::new(
-            url,
-            Duration::from_millis(500),
-            Duration::from_secs(2),
-        ))
-    }
+            async fn through() -> Option<Through> {
+                static SERVER: OnceCell<Option<$server>> = OnceCell::const_new();
+                let server = SERVER.get_or_init(|| async { or_skip($start.await) }).await;
+                let url = server.as_ref()?.url();
+                Some(Through::new(
+                    url,
+                    Duration::from_millis($ttl),
+                    Duration::from_millis($slack),
+                ))
+            }
 
-    distlock_testkit::conformance!(match super::redis::through().await {
-        Some(through) => through,
-        None => return,
-    });
+            distlock_testkit::conformance!(match super::$module::through().await {
+                Some(through) => through,
+                None => return,
+            });
+        }
+    };
 }
 
-mod etcd {
-    use super::*;
-
-    async fn through() -> Option<Through> {
-        static SERVER: OnceCell<Option<Etcd>> = OnceCell::const_new();
-        let server = SERVER
-            .get_or_init(|| async { or_skip(Etcd::start(1).await) })
-            .await;
-        let url = server.as_ref()?.url();
-        Some(Through::new(url, Duration::from_secs(1), Duration::from_secs(4)))
-    }
-
-    distlock_testkit::conformance!(match super::etcd::through().await {
-        Some(through) => through,
-        None => return,
-    });
-}
-
-mod postgres {
-    use super::*;
-
-    async fn through() -> Option<Through> {
-        static SERVER: OnceCell<Option<Postgres>> = OnceCell::const_new();
-        let server = SERVER
-            .get_or_init(|| async { or_skip(Postgres::start().await) })
-            .await;
-        let url = server.as_ref()?.url();
-        Some(Through::new(
-            url,
-            Duration::from_millis(500),
-            Duration::from_secs(2),
-        ))
-    }
-
-    distlock_testkit::conformance!(match super::postgres::through().await {
-        Some(through) => through,
-        None => return,
-    });
-}
+over!(redis, Redis, Redis::start(), 500, 2000);
+over!(etcd, Etcd, Etcd::start(1), 1000, 4000);
+over!(postgres, Postgres, Postgres::start(), 500, 2000);
