@@ -108,7 +108,7 @@ impl EngineUnderTest {
         }
     }
 
-    /// Kills the leader and starts it again, or stops it for a while; on Redis, one kind of [`trouble`]. Says so in the
+    /// Kills the leader and starts it again, or stops it for a while; on Redis, one kind of trouble. Says so in the
     /// history.
     ///
     /// # Errors
