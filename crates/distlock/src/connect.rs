@@ -293,21 +293,30 @@ mod file {
 
 #[cfg(feature = "redis")]
 mod redis {
+    use distlock_core::driver::DriverError;
     use distlock_redis::{Config, UrlParts, parameters};
 
     use super::*;
 
-    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+    /// Reads the parts of a URL of one server or of several.
+    pub(super) fn parsed<T>(
+        location: &Location,
+        from_url: impl FnOnce(&UrlParts<'_>) -> Result<T, DriverError>,
+    ) -> Result<T, Error> {
         let hosts = location.host_ports()?;
         let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
-        let mut config = Config::from_url(&UrlParts {
+        let parts = UrlParts {
             scheme: &location.scheme,
             user: location.user.as_deref(),
             password: location.password.as_deref(),
             hosts: &hosts,
             path: &location.path,
-        })
-        .map_err(Error::from_driver)?;
+        };
+        from_url(&parts).map_err(Error::from_driver)
+    }
+
+    pub(super) async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
+        let mut config = parsed(&location, Config::from_url)?;
         location.set_all(parameters(), |name, value| {
             config.set(name, value).map_err(Error::from_driver)
         })?;
@@ -319,21 +328,12 @@ mod redis {
 mod redlock {
     use distlock_core::clock::Clock;
     use distlock_core::engine::Engine;
-    use distlock_redis::{Redlock, UrlParts, redlock_parameters};
+    use distlock_redis::{Redlock, redlock_parameters};
 
     use super::*;
 
     fn read(location: Location) -> Result<Redlock, Error> {
-        let hosts = location.host_ports()?;
-        let hosts: Vec<_> = hosts.iter().map(|(host, port)| (host.as_str(), *port)).collect();
-        let mut redlock = Redlock::from_url(&UrlParts {
-            scheme: &location.scheme,
-            user: location.user.as_deref(),
-            password: location.password.as_deref(),
-            hosts: &hosts,
-            path: &location.path,
-        })
-        .map_err(Error::from_driver)?;
+        let mut redlock = super::redis::parsed(&location, Redlock::from_url)?;
         location.set_all(redlock_parameters(), |name, value| {
             redlock.set(name, value).map_err(Error::from_driver)
         })?;
