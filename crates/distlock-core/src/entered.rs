@@ -37,7 +37,10 @@ impl Entered {
     }
 
     fn held(&self) -> Held {
-        let taken = self.taken.iter().flat_map(|guard| guard.holds().iter());
+        let Some(taken) = &self.taken else {
+            return Held::of(self.nested.clone().sorted());
+        };
+        let taken = taken.holds().iter();
         let holds: Holds = self.nested.iter().chain(taken).cloned().collect();
         Held::of(holds.sorted())
     }

@@ -46,7 +46,7 @@ pub(crate) fn enclosing(client: &Arc<ClientInner>, key: &Key) -> Option<Arc<Hold
                 let found = s
                     .holds
                     .iter()
-                    .find(|h| h.want.key == *key && Arc::ptr_eq(&h.client, client));
+                    .find(|h| Arc::ptr_eq(&h.client, client) && h.want.key == *key);
                 if let Some(hold) = found {
                     return Some(hold.clone());
                 }

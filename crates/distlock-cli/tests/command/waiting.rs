@@ -1,6 +1,9 @@
 //! What is said while a lock is waited for, to logs and machines.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use distlock_testkit::servers::{FakeClock, or_skip};
 
 use crate::stage::{Done, Running, Stage, TERM, until};
 
@@ -126,6 +129,50 @@ fn break_gives_the_victim_its_grace_and_the_next_one_waits_for_it() {
     assert_eq!(next.code(), Some(0));
 }
 
+/// A day on or back, of the holder's wall clock and the waiter's: the wait ends when it would have, and the holder
+/// renews when it would have.
+#[test]
+fn f67_a_jump_of_the_wall_clock_moves_neither_a_wait_nor_a_renewal() {
+    const DAY: i64 = 86_400;
+    const WAIT: Duration = Duration::from_secs(3);
+    for jump in [DAY, -DAY] {
+        let Some(clock) = or_skip(FakeClock::new()) else {
+            return;
+        };
+        let stage = Stage::new();
+        // A third of the wait: without renewal the waiter would get it.
+        let mut holder = stage.distlock(&["hold", "--no-stdin", "--ttl", "1s", "k"]);
+        let mut holder = Running::start({
+            holder.stdout(Stdio::piped()).envs(clock.env());
+            holder
+        });
+        holder.first_line();
+        let mut waiter = stage.distlock(&["run", "-q", "--wait", "3s", "k", "--", "true"]);
+        let begun = Instant::now();
+        let mut waiter = Running::start({
+            waiter.envs(clock.env());
+            waiter
+        });
+        until("the waiter", || {
+            stage.run(&["inspect", "k"]).out.contains("waiter:").then_some(())
+        });
+        clock.set(jump).unwrap();
+        let date = Command::new("date")
+            .arg("+%s")
+            .envs(clock.env())
+            .output()
+            .unwrap();
+        let seen: i64 = String::from_utf8(date.stdout).unwrap().trim().parse().unwrap();
+        let real = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let off = seen - i64::try_from(real).unwrap();
+        assert!((off - jump).abs() < 60, "the wall clock is {off} s off");
+        assert_eq!(waiter.wait_closely().code(), Some(75));
+        let waited = begun.elapsed();
+        assert!(waited > WAIT && waited < WAIT * 3, "waited {waited:?}");
+        assert!(!stage.is_free("k") && !holder.has_ended());
+    }
+}
+
 /// With grace and without: told at once (TERM comes to the command), and nobody else holds before its time.
 #[test]
 fn the_victim_of_a_break_is_told_within_a_second() {
@@ -142,14 +189,11 @@ fn the_victim_of_a_break_is_told_within_a_second() {
         let flags: &[&str] = if now { &["--now"] } else { &[] };
         let broken = stage.run(&[&["break", "k", "--reason", "test"], flags].concat());
         assert_eq!(broken.code, Some(0), "{broken:?}");
-        let at = |name: &str| std::time::Duration::from_nanos(stage.wait_for(name).parse().unwrap());
+        let at = |name: &str| Duration::from_nanos(stage.wait_for(name).parse().unwrap());
         let told = at("told") - before;
-        assert!(told < std::time::Duration::from_secs(1), "told after {told:?}");
+        assert!(told < Duration::from_secs(1), "told after {told:?}");
         let next_after = at("next") - before;
-        assert!(
-            now || next_after > std::time::Duration::from_secs(5),
-            "{next_after:?}"
-        );
+        assert!(now || next_after > Duration::from_secs(5), "{next_after:?}");
         assert_eq!((holder.code(), next.code()), (Some(0), Some(0)));
     }
 }

@@ -275,6 +275,11 @@ impl Worker {
             .unwrap_or_else(|e| panic!("worker {}: {e}", self.pid))
     }
 
+    /// A line that it has said already.
+    pub fn heard(&self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear(Duration::from_secs(20))
