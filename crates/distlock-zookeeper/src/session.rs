@@ -23,6 +23,30 @@ pub(crate) fn connector(config: &Config) -> Connector {
     }
 }
 
+/// A server that says nothing for this part of the session timeout is left for another. The session client's own choice
+/// is two fifths, after which a hold has little time left to be verified elsewhere.
+const SILENCE: u32 = 5;
+/// But a connection is given this long, where two fifths are not shorter.
+const PATIENT: Duration = Duration::from_secs(1);
+/// How often the address of a single server is given to the session client. It doubles its pause whenever it has tried
+/// all addresses once: a server that was away for ten seconds would be asked again after ten more, and a hold whose
+/// session the server still keeps would be lost meanwhile. Named so often it is asked at least every second in the
+/// first seven, and every two until the sixteenth.
+const COPIES: usize = 16;
+
+/// What the session client shall connect to.
+fn addresses(hosts: &[String]) -> String {
+    match hosts {
+        [one] => vec![one.as_str(); COPIES].join(","),
+        all => all.join(","),
+    }
+}
+
+/// How long a server may say nothing.
+fn silence(session: Duration) -> Duration {
+    (session / SILENCE).max(PATIENT.min(session * 2 / 5))
+}
+
 /// A session from its start to its end; it is never used again after that.
 pub(crate) struct Session {
     clock: Clock,
@@ -51,12 +75,15 @@ impl fmt::Debug for Session {
 impl Session {
     /// A new session. Its socket lives on the engine thread, since the caller's runtime may end before it.
     pub(crate) async fn open(engine: &Engine, config: &Config) -> Result<Arc<Self>, DriverError> {
-        let connector = connector(config).with_session_timeout(config.session_timeout);
+        let connector = connector(config)
+            .with_session_timeout(config.session_timeout)
+            .with_connection_timeout(silence(config.session_timeout));
         let (clock, hosts) = (engine.clock().clone(), config.hosts.join(","));
+        let servers = addresses(&config.hosts);
         let before = clock.now();
         let (limit, patience) = (config.connect_timeout, config.timeout);
         let opening = engine.spawn(async move {
-            let client = clock.timeout(limit, connector.connect(&hosts)).await;
+            let client = clock.timeout(limit, connector.connect(&servers)).await;
             let client = client.ok_or_else(|| {
                 let why = format!("no session with ZooKeeper at {hosts} within {limit:?}");
                 DriverError::unavailable(Reached::No, why)

@@ -22,6 +22,9 @@ const DOUBT: Duration = Duration::from_millis(250);
 /// server when the session is closed: it stays open, and nothing is answered.
 const WATCHFUL: Duration = Duration::from_secs(3);
 
+/// Heartbeats in a session timeout. A hold's deadline counts from the latest one that was answered.
+const BEATS: u32 = 8;
+
 pub(crate) async fn supervise(shared: Arc<Shared>, mut session: Arc<Session>) {
     loop {
         attend(&shared, &session).await;
@@ -115,7 +118,7 @@ async fn attend(shared: &Arc<Shared>, session: &Arc<Session>) {
                     beat();
                 }
             }
-            () = clock.sleep(session.timeout() / 5) => beat(),
+            () = clock.sleep(session.timeout() / BEATS) => beat(),
         }
     }
 }

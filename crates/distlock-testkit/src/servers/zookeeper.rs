@@ -117,7 +117,7 @@ impl ZooKeeper {
             fs::write(
                 &config,
                 format!(
-                    "tickTime=200\ninitLimit=10\nsyncLimit=5\nminSessionTimeout=400\nmaxSessionTimeout=60000\n\
+                    "tickTime=200\ninitLimit=25\nsyncLimit=5\nminSessionTimeout=400\nmaxSessionTimeout=60000\n\
                      dataDir={}\nclientPort={port}\nclientPortAddress={host}\nadmin.enableServer=false\n\
                      maxClientCnxns=0\n4lw.commands.whitelist=ruok,srvr,mntr,stat,cons,wchs,dump,conf\n{ensemble}{lines}",
                     own.join("data").display(),

@@ -110,6 +110,11 @@ async fn a_server_restart_loses_neither_hold_nor_waiter() {
     server.restart(0, Data::Keep).await.unwrap();
     until("the hold is verified", async || held.verify().await.is_ok()).await;
     assert!(held.is_held());
+    // A waiter is woken once its own connection is back; it still waits then.
+    until("the waiter's client is connected again", async || {
+        b.inspect("k").await.is_ok_and(|k| k.waiters.len() == 1)
+    })
+    .await;
     assert!(!waiter.is_finished());
     let start = Instant::now();
     held.release().await.unwrap();
