@@ -1,7 +1,8 @@
 """Shares locks between distlock and the real clients of others, and prints what came of it.
 
 Usage: driver.py WORKER (redis-py=PYTHON | redisson-VERSION=CLASSPATH | kazoo=PYTHON | curator=CLASSPATH |
-    go-concurrency=PROGRAM | jetcd=CLASSPATH)…
+    go-concurrency=PROGRAM | jetcd=CLASSPATH | redisson-cluster-VERSION=CLASSPATH | node-redlock=MODULES |
+    redsync=PROGRAM | rslock=PROGRAM)…
 """
 
 import os
@@ -10,6 +11,7 @@ import traceback
 
 import cases
 import coordinators
+import redlock
 from cases import FAIR, LAST_PERMIT, MUTEX, PERMIT, READ, WRITE
 from peer import Peer, Server
 
@@ -112,7 +114,11 @@ def redisson(run, name, classpath):
 # By how a client's name begins: at what it meets us, and what is tried.
 CLIENTS = {
     "redis-py": (Server, redis_py),
+    "redisson-cluster": (redlock.Cluster, redlock.redisson_cluster),
     "redisson": (Server, redisson),
+    "node-redlock": (redlock.Five, redlock.node_redlock),
+    "redsync": (redlock.Five, redlock.redsync),
+    "rslock": (redlock.Five, redlock.rslock),
     "kazoo": (coordinators.ZooKeeper, coordinators.kazoo),
     "curator": (coordinators.ZooKeeper, coordinators.curator),
     "go-concurrency": (coordinators.Etcd, coordinators.go_concurrency),

@@ -98,13 +98,13 @@ def is_waiting(answer, seconds=0.3):
 class Server:
     """A private redis-server on a loopback port."""
 
-    def __init__(self):
+    def __init__(self, *options):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/"
         self.dir = tempfile.mkdtemp(prefix="distlock-interop-")
-        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.dir, *options]
         self.process = subprocess.Popen([os.environ.get("DISTLOCK_REDIS_SERVER", "redis-server"), *words], stdout=subprocess.DEVNULL)
         until(lambda: self.cli("PING") == "PONG", "the server to answer")
 

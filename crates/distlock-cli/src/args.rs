@@ -172,6 +172,9 @@ pub(crate) enum Command {
     /// Make or show the table of locks in MySQL, MariaDB or PostgreSQL
     #[cfg(feature = "sql")]
     Sql(SqlArgs),
+    /// Set up a Redlock quorum
+    #[cfg(feature = "redis")]
+    Redlock(RedlockArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -438,6 +441,25 @@ pub(crate) struct BenchArgs {
     /// How many tasks at once, each with a key of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) tasks: u16,
+}
+
+#[cfg(feature = "redis")]
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RedlockArgs {
+    #[command(subcommand)]
+    pub(crate) what: RedlockCommand,
+}
+
+#[cfg(feature = "redis")]
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum RedlockCommand {
+    /// Vouch for the nodes of a new deployment: none has forgotten a lock that is held, so all may vote at once.
+    /// Never after servers were lost: then wait for the longest lease (max_ttl) instead
+    Init {
+        /// The quorum: redlock://h1,h2,h3, or a name from [urls] in the configuration file [default: --url]
+        #[arg(value_name = "URL")]
+        url: Option<String>,
+    },
 }
 
 #[cfg(feature = "sql")]

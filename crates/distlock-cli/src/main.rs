@@ -73,6 +73,8 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Bench(args) => cmd::bench::bench(common, args),
         #[cfg(feature = "sql")]
         Command::Sql(args) => cmd::sql::sql(common, args),
+        #[cfg(feature = "redis")]
+        Command::Redlock(args) => cmd::redlock::redlock(common, args),
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "distlock", &mut std::io::stdout());
             Exit::OK

@@ -12,6 +12,7 @@ use distlock_core::driver::{
 };
 use redis::{Cmd, Value};
 
+use crate::config::MinReplicas;
 use crate::dial::Link;
 use crate::driver::Shared;
 use crate::fault::Fault;
@@ -68,7 +69,15 @@ impl RedisClaim {
     async fn look(&mut self) -> Result<Look, DriverError> {
         let join = self.want.line == Line::Join;
         let call = self.shape.acquire(self.want.ttl, &self.about, join);
-        let link = self.shared.links.get().await?;
+        // WAIT keeps a connection busy, and counts what was written on it.
+        let lent = match self.shared.config.min_replicas {
+            MinReplicas::Count(0) => None,
+            _ => Some(Box::pin(self.shared.links.lend()).await?),
+        };
+        let link = match &lent {
+            Some(lent) => lent.link.clone(),
+            None => self.shared.links.get().await?,
+        };
         self.owed = Some(link.clone());
         let sent = self.shared.clock().now();
         let answer = self.shared.run(&link, &call).await;
@@ -85,8 +94,11 @@ impl RedisClaim {
             answer = words.into_iter().next().unwrap_or(Value::Nil);
         }
         let look = self.read(answer, sent)?;
-        if matches!(look, Look::Held(_)) && self.shared.config.min_replicas > 0 {
-            Box::pin(self.replicated(&link)).await?;
+        if let Some(lent) = lent {
+            if matches!(look, Look::Held(_)) {
+                Box::pin(self.replicated(&link)).await?;
+            }
+            lent.give_back();
         }
         Ok(look)
     }
@@ -94,7 +106,17 @@ impl RedisClaim {
     /// Waits until enough replicas have the acquisition, and gives it back if they do not. It bounds what a failover
     /// can lose; a replica that has it need not be the one that is promoted.
     async fn replicated(&mut self, link: &Link) -> Result<(), DriverError> {
-        let (wanted, patience) = (self.shared.config.min_replicas, self.shared.links.patience());
+        let patience = self.shared.links.patience();
+        let wanted = match self.wanted(link).await {
+            Ok(wanted) => wanted,
+            Err(fault) => {
+                self.owed = Some(link.clone());
+                return Err(DriverError {
+                    reached: Reached::Maybe,
+                    ..fault.error
+                });
+            }
+        };
         let mut wait = Cmd::new();
         wait.arg("WAIT").arg(wanted).arg(millis(patience / 2));
         let confirmed = match link.ask(&wait, patience).await {
@@ -117,6 +139,25 @@ impl RedisClaim {
         })?;
         let why = format!("{confirmed} of {wanted} replicas confirmed the acquisition; it was given back");
         Err(DriverError::unavailable(Reached::No, why))
+    }
+
+    /// How many replicas have to confirm. The number of those that are connected now says nothing of the others.
+    async fn wanted(&self, link: &Link) -> Result<u32, Fault> {
+        let min_replicas = self.shared.config.min_replicas;
+        if let MinReplicas::Count(count) = min_replicas {
+            return Ok(count);
+        }
+        let mut role = Cmd::new();
+        role.arg("ROLE");
+        let connected = match link.ask(&role, self.shared.links.patience()).await? {
+            Value::Array(words) => match words.get(2) {
+                Some(Value::Array(replicas)) => u32::try_from(replicas.len()).unwrap_or(u32::MAX),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        let before = self.shared.replicas.fetch_max(connected, Ordering::AcqRel);
+        Ok(min_replicas.of(before.max(connected)))
     }
 
     fn read(&self, answer: Value, sent: Moment) -> Result<Look, DriverError> {
@@ -340,6 +381,11 @@ impl Claim for RedisClaim {
 /// Runs a call with the client's patience.
 impl Shared {
     pub(crate) async fn run(&self, link: &Link, (script, cmd): &Call) -> Result<Value, Fault> {
+        if self.config.sharded == Some(true)
+            && let Some((script, cmd)) = script.in_shards(cmd)
+        {
+            return link.run(script, &cmd, self.links.patience()).await;
+        }
         link.run(script, cmd, self.links.patience()).await
     }
 }

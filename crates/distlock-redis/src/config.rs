@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use distlock_core::Secret;
+use distlock_core::{Key, Namespace, Secret};
+
+use crate::slot;
 
 /// How to reach Redis and how to write locks there.
 #[derive(Debug, Clone)]
@@ -31,10 +33,15 @@ pub struct Config {
     pub sentinel_user: Option<String>,
     /// See [`sentinel_user`](Self::sentinel_user).
     pub sentinel_password: Option<Secret>,
-    /// How many replicas must have confirmed an acquisition before it is granted; 0 does not ask.
-    pub min_replicas: u32,
+    /// Which replicas must have confirmed an acquisition before it is granted.
+    pub min_replicas: MinReplicas,
     /// Each acquisition tells how long the server has had its data: for a quorum.
     pub(crate) aged: bool,
+    /// The server is a node of a cluster.
+    pub(crate) clustered: bool,
+    /// A cluster's waiters are told by sharded publish/subscribe (Redis 7), as Redisson's are; `None`: if its servers
+    /// have that.
+    pub sharded: Option<bool>,
 }
 
 /// Where the server is.
@@ -56,6 +63,11 @@ pub enum Endpoint {
         sentinels: Vec<(String, u16)>,
         /// The name of the group.
         master: String,
+    },
+    /// The masters of a cluster, each for its slots.
+    Cluster {
+        /// Some of the nodes; any one that answers is enough.
+        nodes: Vec<(String, u16)>,
     },
 }
 
@@ -85,6 +97,38 @@ pub enum Layout {
     },
 }
 
+/// How many replicas must have confirmed an acquisition before it is granted (`WAIT`).
+///
+/// It narrows the window in which a failover loses a lock, and does not close it: the replica that is promoted need
+/// not be one that confirmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MinReplicas {
+    /// So many; 0 does not ask.
+    Count(u32),
+    /// A majority of the master and its replicas, counting those that were ever connected; at least one.
+    Majority,
+    /// All replicas that were ever connected; at least one.
+    All,
+}
+
+impl Default for MinReplicas {
+    fn default() -> Self {
+        Self::Count(0)
+    }
+}
+
+impl MinReplicas {
+    /// How many that is of so many replicas.
+    pub(crate) fn of(self, replicas: u32) -> u32 {
+        match self {
+            Self::Count(n) => n,
+            // The master is one of the majority.
+            Self::Majority => replicas.div_ceil(2).max(1),
+            Self::All => replicas.max(1),
+        }
+    }
+}
+
 /// How the value of a lock looks in [`Layout::String`]. Every client compares values as a whole, so this matters to
 /// people and tools only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,6 +143,7 @@ pub enum ValueFormat {
 impl Config {
     /// The defaults for an endpoint.
     pub fn new(endpoint: Endpoint) -> Self {
+        let clustered = matches!(endpoint, Endpoint::Cluster { .. });
         Self {
             endpoint,
             db: 0,
@@ -111,8 +156,10 @@ impl Config {
             timeout: Duration::from_secs(2),
             sentinel_user: None,
             sentinel_password: None,
-            min_replicas: 0,
+            min_replicas: MinReplicas::default(),
             aged: false,
+            clustered,
+            sharded: None,
         }
     }
 
@@ -129,10 +176,43 @@ impl Config {
         match &self.endpoint {
             Endpoint::Tcp { host, port } => format!("{host}:{port}"),
             Endpoint::Unix(path) => path.display().to_string(),
-            Endpoint::Sentinel { sentinels, master } => {
-                let hosts: Vec<_> = sentinels.iter().map(|(h, p)| format!("{h}:{p}")).collect();
-                format!("{master} by {}", hosts.join(","))
-            }
+            Endpoint::Cluster { nodes } => list(nodes),
+            Endpoint::Sentinel { sentinels, master } => format!("{master} by {}", list(sentinels)),
         }
+    }
+
+    /// The name under which a lock is stored.
+    pub(crate) fn stored(&self, namespace: &Namespace, key: &Key) -> String {
+        let record = namespace.record(key);
+        let record = match self.encodes(namespace) {
+            true => slot::encode(&record),
+            false => record,
+        };
+        match &self.layout {
+            Layout::String { prefix, .. } => format!("{prefix}{record}"),
+            Layout::Redisson => record,
+        }
+    }
+
+    /// Whether braces in names are written so that they are no hash tag: in a cluster, unless names are exact.
+    pub(crate) fn encodes(&self, namespace: &Namespace) -> bool {
+        self.clustered && !namespace.is_exact()
+    }
+}
+
+fn list(servers: &[(String, u16)]) -> String {
+    let servers: Vec<_> = servers.iter().map(|(h, p)| format!("{h}:{p}")).collect();
+    servers.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_counts_the_master() {
+        let of = |replicas| [MinReplicas::Majority.of(replicas), MinReplicas::All.of(replicas)];
+        assert_eq!([0, 1, 2, 3, 4].map(of), [[1, 1], [1, 1], [1, 2], [2, 3], [2, 4]]);
+        assert_eq!(MinReplicas::Count(3).of(1), 3);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum Node {
 }
 
 /// Dials servers with one set of credentials and certificates.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Dialer {
     user: Option<String>,
     password: Option<Secret>,
@@ -198,6 +198,20 @@ impl Link {
         }
     }
 
+    /// Runs a script on a node that its slot is on its way to.
+    pub(crate) async fn run_asking(
+        &self,
+        script: &Script,
+        call: &Cmd,
+        patience: Duration,
+    ) -> Result<Value, Fault> {
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.cmd("ASKING");
+        both.add_command(script.in_full(call));
+        let answers = self.together(&both, patience).await?;
+        answers.into_iter().next_back().ok_or_else(Fault::silent)
+    }
+
     /// Runs a script; `None` if the server does not know it.
     pub(crate) async fn run_known(&self, call: &Cmd, patience: Duration) -> Result<Option<Value>, Fault> {
         match self.raw(call, patience).await? {
@@ -231,18 +245,17 @@ impl Link {
         }
         let mut both = redis::Pipeline::with_capacity(2);
         both.add_command(next_is_tracked()).add_command(read);
+        self.together(&both, patience).await.map(drop)
+    }
+
+    /// Sends commands in one piece; the first error is that of all.
+    async fn together(&self, commands: &redis::Pipeline, patience: Duration) -> Result<Vec<Value>, Fault> {
         let mut connection = self.connection.clone();
-        match self
-            .patiently(patience, connection.send_packed_commands(&both, 0, 2))
-            .await
-        {
-            Some(Ok(answers)) => {
-                let refused = answers
-                    .into_iter()
-                    .find_map(|answer| answer.extract_error().err());
-                refused.map_or(Ok(()), |e| Err(self.judge(Fault::of(e))))
-            }
-            Some(Err(e)) => Err(self.judge(Fault::of(e))),
+        let sent = connection.send_packed_commands(commands, 0, commands.len());
+        match self.patiently(patience, sent).await {
+            Some(answers) => answers
+                .and_then(|answers| answers.into_iter().map(Value::extract_error).collect())
+                .map_err(|e| self.judge(Fault::of(e))),
             None => Err(self.judge(Fault::silent())),
         }
     }
@@ -281,6 +294,28 @@ impl Link {
         self.settle(self.patiently(patience, connection.subscribe(channels)).await)
     }
 
+    /// Subscribes to channels of a node's own slots; what was done is told by pushes.
+    pub(crate) async fn subscribe_shards(
+        &self,
+        channels: &[String],
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        self.together(&one_by_one("SSUBSCRIBE", channels), patience)
+            .await
+            .map(drop)
+    }
+
+    /// Unsubscribes from such channels; what was done is told by pushes.
+    pub(crate) async fn unsubscribe_shards(
+        &self,
+        channels: &[String],
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        self.together(&one_by_one("SUNSUBSCRIBE", channels), patience)
+            .await
+            .map(drop)
+    }
+
     /// Unsubscribes, and waits until the server confirmed all of it.
     pub(crate) async fn unsubscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
         let mut connection = self.connection.clone();
@@ -300,6 +335,15 @@ impl Link {
         }
         fault
     }
+}
+
+/// A command for each channel: they may be in different slots.
+fn one_by_one(command: &str, channels: &[String]) -> redis::Pipeline {
+    let mut all = redis::Pipeline::with_capacity(channels.len());
+    for channel in channels {
+        all.cmd(command).arg(channel);
+    }
+    all
 }
 
 /// What the next command reads is tracked.

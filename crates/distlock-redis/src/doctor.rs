@@ -17,7 +17,9 @@ use crate::driver::Shared;
 /// The oldest server whose commands the scripts use (SET with GET).
 const OLDEST: (u32, u32) = (6, 2);
 /// A failover that takes longer than this may cost the holds of the default TTL their renewals.
-const SLOW_FAILOVER_MS: u64 = 10_000;
+pub(crate) const SLOW_FAILOVER_MS: u64 = 10_000;
+/// The settings that matter to locks.
+pub(crate) const SETTINGS: [&str; 4] = ["appendfsync", "maxmemory-policy", "min-replicas-to-write", "save"];
 
 pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>, DriverError> {
     let link = shared.links.get().await?;
@@ -25,7 +27,7 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>, Driver
     let mut out = Findings(Vec::new());
     let info = info(&link, patience).await?;
     let get = |name: &str| info.get(name).map_or("", String::as_str);
-    let config = settings(&link, patience).await;
+    let config = settings(&link, &SETTINGS, patience).await;
     let set = |name: &str| config.as_ref().and_then(|c| c.get(name)).map(String::as_str);
 
     let version = get("redis_version");
@@ -54,7 +56,10 @@ pub(crate) async fn examine(shared: &Arc<Shared>) -> Result<Vec<Finding>, Driver
         out.0.push(finding);
     }
     tracking(&mut out, shared).await;
-    rights(&mut out, shared).await;
+    // What is tried here is in one slot only; who knows the slots tries it.
+    if !shared.config.clustered {
+        rights(&mut out, shared).await;
+    }
     out.0.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(out.0)
 }
@@ -272,9 +277,13 @@ pub(crate) async fn info(link: &Link, patience: Duration) -> Result<HashMap<Stri
         .collect())
 }
 
-pub(crate) async fn settings(link: &Link, patience: Duration) -> Option<HashMap<String, String>> {
+pub(crate) async fn settings(
+    link: &Link,
+    names: &[&str],
+    patience: Duration,
+) -> Option<HashMap<String, String>> {
     let mut all = HashMap::new();
-    for name in ["appendfsync", "maxmemory-policy", "min-replicas-to-write", "save"] {
+    for name in names {
         let mut get = Cmd::new();
         get.arg("CONFIG").arg("GET").arg(name);
         let answer = link.ask(&get, patience).await.ok()?;

@@ -1,7 +1,7 @@
 //! The engine itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock_core::clock::Clock;
@@ -16,7 +16,8 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::claim::RedisClaim;
-use crate::config::{Config, Layout};
+use crate::cluster;
+use crate::config::{Config, Endpoint, Layout};
 use crate::dial::Dialer;
 use crate::hub::{Hub, Live};
 use crate::links::Links;
@@ -33,6 +34,10 @@ use crate::site::Site;
 /// # Cancel safety
 /// Safe: nothing is left behind.
 pub async fn open(engine: Engine, config: Config) -> Result<Arc<dyn Driver>, DriverError> {
+    if let Endpoint::Cluster { nodes } = &config.endpoint {
+        let nodes = nodes.clone();
+        return cluster::open(engine, config, nodes).await;
+    }
     let driver = RedisDriver::new(engine, config)?;
     rights::check(&driver.0).await?;
     Ok(Arc::new(driver))
@@ -45,17 +50,32 @@ impl RedisDriver {
     /// [`Refusal::InvalidConfig`] for a setting that does not work.
     pub(crate) fn new(engine: Engine, config: Config) -> Result<Self, DriverError> {
         let dialer = Dialer::new(&config, engine.clock().clone())?;
+        Ok(Self::with(engine, config, dialer))
+    }
+
+    /// The same with a dialer that has read the certificates.
+    pub(crate) fn with(engine: Engine, config: Config, dialer: Dialer) -> Self {
         let site = Arc::new(Site::new(&config, &dialer, engine.clock().clone()));
         let links = Links::new(engine.clone(), dialer, site.clone(), config.timeout);
         engine.spawn(Site::supervise(Arc::downgrade(&site)));
-        Ok(Self(Arc::new(Shared {
-            hub: Hub::new(engine.clone(), links.clone()),
+        Self(Arc::new(Shared {
+            hub: Hub::new(engine.clone(), links.clone(), &config),
             renewals: Semaphore::new(IN_FLIGHT),
             closed: AtomicBool::new(false),
+            replicas: AtomicU32::new(0),
             links,
             engine,
             config,
-        })))
+        }))
+    }
+
+    pub(crate) fn claim_of(&self, want: Arc<Want>) -> Result<RedisClaim, DriverError> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(DriverError::closed());
+        }
+        accepts(&self.0.config, &want)?;
+        let shape = self.0.shape(&want);
+        Ok(RedisClaim::new(self.0.clone(), want, shape))
     }
 }
 
@@ -72,6 +92,8 @@ pub(crate) struct Shared {
     /// Limits the renewal scripts that are on their way.
     pub(crate) renewals: Semaphore,
     pub(crate) closed: AtomicBool,
+    /// The most replicas that the master was ever seen to have.
+    pub(crate) replicas: AtomicU32,
 }
 
 impl Shared {
@@ -94,50 +116,11 @@ impl Shared {
 
 impl Driver for RedisDriver {
     fn promises(&self) -> Promises {
-        let redisson = self.0.config.layout == Layout::Redisson;
-        let mut promises = Promises::new("redis");
-        promises.order = if redisson { Orders::AnyOrFifo } else { Orders::Any };
-        promises.shared = redisson;
-        promises.slots = redisson;
-        promises.token = TokenPromise::BestEffort {
-            unless: "the counter is lost (deleted, evicted, not replicated before a failover) while the server's \
-                     clock is behind it",
-        };
-        promises.ttl = Duration::from_millis(100)..=MAX_TTL;
-        promises.wakes = Wakes::Notified;
-        promises.loss = Loss::BeforeRegrant;
-        promises.death = Death::AtTtl;
-        promises.lease_records = true;
-        promises.keep = true;
-        promises
+        promised("redis", &self.0.config)
     }
 
     fn claim(&self, want: Arc<Want>) -> Result<Box<dyn Claim>, DriverError> {
-        if self.0.closed.load(Ordering::Acquire) {
-            return Err(DriverError::closed());
-        }
-        let range = self.promises().ttl;
-        if !range.contains(&want.ttl) {
-            let why = format!(
-                "ttl {:?}: Redis keeps {:?} to {:?}",
-                want.ttl,
-                range.start(),
-                range.end()
-            );
-            return Err(DriverError::refused(Refusal::InvalidConfig(why)));
-        }
-        let unsupported = |what: &str| Err(DriverError::refused(Refusal::Unsupported(what.to_owned())));
-        match (&self.0.config.layout, want.mode, want.order) {
-            (Layout::String { .. }, Mode::Mutex, Order::Any) | (Layout::Redisson, _, _) => {}
-            (Layout::String { .. }, Mode::Mutex, Order::Fifo) => {
-                return unsupported("layout=string has no order; use layout=redisson");
-            }
-            (Layout::String { .. }, _, _) => {
-                return unsupported("layout=string has mutexes only; use layout=redisson");
-            }
-        }
-        let shape = self.0.shape(&want);
-        Ok(Box::new(RedisClaim::new(self.0.clone(), want, shape)))
+        self.claim_of(want).map(|claim| Box::new(claim) as Box<dyn Claim>)
     }
 
     fn renew<'a>(
@@ -145,7 +128,7 @@ impl Driver for RedisDriver {
         holds: &'a [Hold],
         answer: &'a (dyn Fn(usize, Renewal) + Send + Sync),
     ) -> BoxFuture<'a, ()> {
-        self.0.renew(holds, answer).boxed()
+        self.0.renew(holds, answer, false).boxed()
     }
 
     fn inspect(&self) -> Option<&dyn Inspect> {
@@ -157,4 +140,49 @@ impl Driver for RedisDriver {
         self.0.hub.close();
         std::future::ready(()).boxed()
     }
+}
+
+/// What Redis promises with this format, as the engine of this name.
+pub(crate) fn promised(engine: &'static str, config: &Config) -> Promises {
+    let redisson = config.layout == Layout::Redisson;
+    let mut promises = Promises::new(engine);
+    promises.order = if redisson { Orders::AnyOrFifo } else { Orders::Any };
+    promises.shared = redisson;
+    promises.slots = redisson;
+    promises.token = TokenPromise::BestEffort {
+        unless: "the counter is lost (deleted, evicted, not replicated before a failover) while the server's \
+                 clock is behind it",
+    };
+    promises.ttl = Duration::from_millis(100)..=MAX_TTL;
+    promises.wakes = Wakes::Notified;
+    promises.loss = Loss::BeforeRegrant;
+    promises.death = Death::AtTtl;
+    promises.lease_records = true;
+    promises.keep = true;
+    promises
+}
+
+/// Refuses what the format cannot store.
+pub(crate) fn accepts(config: &Config, want: &Want) -> Result<(), DriverError> {
+    let range = promised("redis", config).ttl;
+    if !range.contains(&want.ttl) {
+        let why = format!(
+            "ttl {:?}: Redis keeps {:?} to {:?}",
+            want.ttl,
+            range.start(),
+            range.end()
+        );
+        return Err(DriverError::refused(Refusal::InvalidConfig(why)));
+    }
+    let unsupported = |what: &str| Err(DriverError::refused(Refusal::Unsupported(what.to_owned())));
+    match (&config.layout, want.mode, want.order) {
+        (Layout::String { .. }, Mode::Mutex, Order::Any) | (Layout::Redisson, _, _) => {}
+        (Layout::String { .. }, Mode::Mutex, Order::Fifo) => {
+            return unsupported("layout=string has no order; use layout=redisson");
+        }
+        (Layout::String { .. }, _, _) => {
+            return unsupported("layout=string has mutexes only; use layout=redisson");
+        }
+    }
+    Ok(())
 }

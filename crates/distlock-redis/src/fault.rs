@@ -91,6 +91,7 @@ impl Fault {
                 have: "another type of Redis key".into(),
                 want: "a lock".into(),
             }),
+            // A client of the cluster follows: see `elsewhere`.
             "MOVED" | "ASK" | "CROSSSLOT" => never(Refusal::Unsupported(
                 "this server is a node of a Redis Cluster; use redis+cluster://".into(),
             )),
@@ -108,6 +109,43 @@ pub(crate) fn connecting(e: RedisError) -> DriverError {
         Some(word) => Fault::said(word, e).error,
         None if authentication => Fault::said("WRONGPASS", e).error,
         None => DriverError::unavailable(Reached::No, Cause(e)),
+    }
+}
+
+/// Where a node of a cluster sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Elsewhere {
+    /// The slot is served by another node, here where it said which.
+    Moved(Option<(u16, String)>),
+    /// The slot is on its way to this node, and the key is there already.
+    Ask(String),
+    /// The slot is on its way, and only some of the keys have arrived.
+    Later,
+}
+
+/// Whether a node of a cluster sent a request elsewhere; it was not applied then.
+pub(crate) fn elsewhere(e: &DriverError) -> Option<Elsewhere> {
+    let Cause(e) = cause(e)?;
+    let to = || e.redirect_node().map(|(to, slot)| (slot, to.to_owned()));
+    match word(e)? {
+        "MOVED" => Some(Elsewhere::Moved(to())),
+        "ASK" => Some(to().map_or(Elsewhere::Later, |(_, to)| Elsewhere::Ask(to))),
+        "TRYAGAIN" => Some(Elsewhere::Later),
+        _ => None,
+    }
+}
+
+fn cause(e: &DriverError) -> Option<&Cause> {
+    let source = e.source.as_deref()?;
+    let advice = source.downcast_ref::<Advice>().map(|advice| &advice.cause);
+    advice.or_else(|| source.downcast_ref::<Cause>())
+}
+
+/// The same trouble once more, for another request that it was the answer to: not answered.
+pub(crate) fn unanswered(e: &DriverError) -> DriverError {
+    match cause(e) {
+        Some(cause) => DriverError::unavailable(e.reached, cause.clone()),
+        None => DriverError::unavailable(e.reached, e.to_string()),
     }
 }
 
@@ -156,6 +194,10 @@ fn word(e: &RedisError) -> Option<&'static str> {
     }
     if detail.contains("can't write against a read only replica") || detail.contains("read only replica") {
         return Some("READONLY");
+    }
+    // A key that a script touches beside those that were looked for when it began.
+    if detail.contains("non local key") {
+        return Some("TRYAGAIN");
     }
     (code == "ERR").then_some("ERR")
 }

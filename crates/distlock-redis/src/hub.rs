@@ -18,6 +18,7 @@ use distlock_core::engine::Engine;
 use redis::{PushInfo, PushKind, Value};
 use tokio::sync::{Notify, oneshot};
 
+use crate::config::Config;
 use crate::dial::Link;
 use crate::links::Links;
 use crate::names::client_channel;
@@ -29,6 +30,11 @@ pub(crate) struct Hub {
     links: Arc<Links>,
     /// The channel on which others tell us that they broke a lock of ours.
     own: String,
+    /// The server is a node of a cluster: one request is about one slot.
+    clustered: bool,
+    /// Waiters are told in the shard of their lock, and heard on a connection of its own: the server may end such a
+    /// subscription unasked, which a connection with other requests on it would take for the answer to one of them.
+    sharded: bool,
     state: Mutex<State>,
     work: Notify,
 }
@@ -100,12 +106,14 @@ pub(crate) struct Watched {
 }
 
 impl Hub {
-    pub(crate) fn new(engine: Engine, links: Arc<Links>) -> Arc<Self> {
+    pub(crate) fn new(engine: Engine, links: Arc<Links>, config: &Config) -> Arc<Self> {
         let own = client_channel(engine.owners().client());
         Arc::new(Self {
             engine,
             links,
             own,
+            clustered: config.clustered,
+            sharded: config.sharded == Some(true),
             state: Mutex::default(),
             work: Notify::new(),
         })
@@ -161,6 +169,22 @@ impl Hub {
         }
     }
 
+    /// Rings for everybody whose key or channel has gone to another server.
+    pub(crate) fn part_with(&self, gone: impl Fn(&str) -> bool) {
+        let state = self.lock();
+        let waiters = state.channels.iter().filter(|(name, _)| gone(name));
+        ring(waiters.flat_map(|(_, c)| &c.bells).map(|(_, bell)| bell));
+        let holds = state.holds.iter().filter(|(key, _)| gone(key));
+        ring(holds.flat_map(|(_, entries)| entries).map(|e| &e.bell));
+        ring(
+            state
+                .fresh
+                .iter()
+                .filter(|e| !e.is_over() && gone(&e.key))
+                .map(|e| &e.bell),
+        );
+    }
+
     /// The connection, if it is up.
     pub(crate) fn live(&self) -> Option<Live> {
         self.lock().link.clone().filter(|live| !live.link.is_over())
@@ -186,7 +210,21 @@ impl Hub {
     /// Hears what the server says unasked.
     fn hear(&self, info: &PushInfo) {
         match info.kind {
-            PushKind::Message => {
+            PushKind::SSubscribe => {
+                let mut state = self.lock();
+                if let Some(channel) = text(info.data.first()).and_then(|name| state.channels.get_mut(name)) {
+                    channel.confirm();
+                }
+            }
+            // Asked for, when nobody waits; or the slot has gone.
+            PushKind::SUnsubscribe => {
+                let mut state = self.lock();
+                if let Some(channel) = text(info.data.first()).and_then(|name| state.channels.get_mut(name)) {
+                    channel.live = false;
+                    ring(channel.bells.iter().map(|(_, bell)| bell));
+                }
+            }
+            PushKind::Message | PushKind::SMessage => {
                 let (Some(channel), Some(payload)) = (text(info.data.first()), text(info.data.get(1))) else {
                     return;
                 };
@@ -257,6 +295,15 @@ impl Drop for Armed {
             if channel.bells.is_empty() {
                 channel.idle_since = Some(now);
             }
+        }
+    }
+}
+
+impl Channel {
+    fn confirm(&mut self) {
+        self.live = true;
+        for asked in self.asked.drain(..) {
+            let _ = asked.send(());
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::driver::{RedisDriver, Shared};
 use crate::names::Names;
 use crate::script::{BREAK, INSPECT};
 use crate::seen::Seen;
+use crate::slot;
 
 /// Keys that one SCAN step looks at.
 const STEP: usize = 1000;
@@ -32,17 +33,17 @@ impl Shared {
 
     /// The lock's own key on the server.
     pub(crate) fn stored_key(&self, key: &Key) -> String {
-        format!("{}{}", self.prefix(), self.engine.namespace().record(key))
+        self.config.stored(self.engine.namespace(), key)
     }
 
     /// The lock that a key on the server is.
     fn key_of(&self, stored: &str) -> Option<Key> {
-        Key::new(
-            self.engine
-                .namespace()
-                .key_of(stored.strip_prefix(self.prefix())?)?,
-        )
-        .ok()
+        let (namespace, record) = (self.engine.namespace(), stored.strip_prefix(self.prefix())?);
+        let record = match self.config.encodes(namespace) {
+            true => slot::decode(record),
+            false => record.into(),
+        };
+        Key::new(namespace.key_of(&record)?).ok()
     }
 
     async fn see(&self, key: &Key) -> Result<Seen, DriverError> {
@@ -67,13 +68,16 @@ impl Shared {
         limit: usize,
     ) -> Result<BTreeSet<Key>, DriverError> {
         let link = self.links.get().await?;
-        let start = format!("{}{}", self.prefix(), self.engine.namespace());
-        let start = if self.engine.namespace().is_exact() {
-            start
-        } else {
-            format!("{start}:")
+        let namespace = self.engine.namespace();
+        let start = match namespace.is_exact() {
+            true => prefix.to_owned(),
+            false => format!("{namespace}:{prefix}"),
         };
-        let pattern = format!("{}*", literal(&format!("{start}{prefix}")));
+        let start = match self.config.encodes(namespace) {
+            true => slot::encode(&start),
+            false => start,
+        };
+        let pattern = format!("{}*", literal(&format!("{}{start}", self.prefix())));
         let mut found = BTreeSet::new();
         let mut cursor = 0_u64;
         loop {

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod claim;
+mod cluster;
 mod config;
 mod dial;
 mod doctor;
@@ -31,9 +32,10 @@ mod script;
 mod seen;
 mod shape;
 mod site;
+mod slot;
 mod url;
 
-pub use crate::config::{Config, Endpoint, Layout, Tls, ValueFormat};
+pub use crate::config::{Config, Endpoint, Layout, MinReplicas, Tls, ValueFormat};
 pub use crate::driver::open;
 pub use crate::gate::{Stale, guarded_set};
 pub use crate::redlock::{Redlock, open_redlock, redlock_parameters, vouch};

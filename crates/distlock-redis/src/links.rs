@@ -1,6 +1,6 @@
 //! Connections to the master: one for each async runtime, made when first used and again when it is lost.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use distlock_core::driver::{DriverError, Reached};
@@ -12,6 +12,29 @@ use tokio::runtime::Handle;
 use crate::dial::{Dialer, Link};
 use crate::site::Site;
 
+/// Connections that are not in use.
+type Spare = Arc<Mutex<Vec<(u64, Link)>>>;
+/// So many are kept.
+const SPARE: usize = 16;
+
+/// A connection for one contender. It is closed unless it is given back: what was sent on it may not be answered.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    epoch: u64,
+    pub(crate) link: Link,
+    spare: Spare,
+}
+
+impl Lent {
+    /// Everything that was sent is answered.
+    pub(crate) fn give_back(self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE {
+            spare.push((self.epoch, self.link));
+        }
+    }
+}
+
 /// Hands out connections.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -19,6 +42,7 @@ pub(crate) struct Links {
     dialer: Dialer,
     site: Arc<Site>,
     per_runtime: PerRuntime<(u64, Link)>,
+    spare: PerRuntime<Spare>,
     patience: Duration,
 }
 
@@ -29,6 +53,7 @@ impl Links {
             dialer,
             site,
             per_runtime: PerRuntime::new(),
+            spare: PerRuntime::new(),
             patience,
         })
     }
@@ -60,6 +85,36 @@ impl Links {
             Ok(link) => link,
             Err(_) => Err(DriverError::closed()),
         }
+    }
+
+    /// A connection that nobody else uses meanwhile.
+    ///
+    /// # Errors
+    /// Nothing was sent: [`Reached::No`].
+    pub(crate) async fn lend(self: &Arc<Self>) -> Result<Lent, DriverError> {
+        if Handle::try_current().is_ok() {
+            return self.lend_here().await;
+        }
+        let links = self.clone();
+        match self.engine.spawn(async move { links.lend_here().await }).await {
+            Ok(lent) => lent,
+            Err(_) => Err(DriverError::closed()),
+        }
+    }
+
+    async fn lend_here(&self) -> Result<Lent, DriverError> {
+        let (_, spare) = self
+            .spare
+            .get(|| std::future::ready(Ok::<_, DriverError>(Spare::default())))
+            .await?;
+        let idle = || spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        while let Some((epoch, link)) = idle() {
+            if !link.is_over() && epoch == self.site.epoch() {
+                return Ok(Lent { epoch, link, spare });
+            }
+        }
+        let (epoch, link) = self.dial(|_| ()).await?;
+        Ok(Lent { epoch, link, spare })
     }
 
     async fn here(&self) -> Result<Link, DriverError> {

@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::slot::tag;
+
 /// The keys and channels that belong to the lock with this name; Redisson's unless said otherwise.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a>(pub(crate) &'a str);
@@ -110,6 +112,12 @@ impl Names<'_> {
         self.before("distlock_channel")
     }
 
+    /// Whether the name and all that belongs to it have the same hash tag. One with a brace is taken to have a tag; if
+    /// it has none after all, its parts are elsewhere.
+    pub(crate) fn are_in_one_slot(self) -> bool {
+        tag(self.0) == tag(&self.record()) && tag(self.0) == tag(&self.queue())
+    }
+
     /// Whether a key that was found by its prefix is not a lock but belongs to one.
     pub(crate) fn is_part(key: &str) -> bool {
         key.contains('{')
@@ -141,6 +149,16 @@ pub(crate) fn hex(owner: distlock_core::OwnerId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn malformed_hash_tags_are_seen() {
+        for good in ["orders:42", "user:{42}:lock", "{a}", "a}{b}"] {
+            assert!(Names(good).are_in_one_slot(), "{good}");
+        }
+        for bad in ["a{b", "a}b", "{}", "}{", "{}{a}"] {
+            assert!(!Names(bad).are_in_one_slot(), "{bad}");
+        }
+    }
 
     #[test]
     fn names_are_redissons() {

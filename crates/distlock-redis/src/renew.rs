@@ -11,18 +11,21 @@ use redis::{Cmd, FromRedisValue, Value};
 use crate::config::Layout;
 use crate::dial::Link;
 use crate::driver::Shared;
+use crate::fault::unanswered;
 use crate::script::{RENEW_HASH, RENEW_RAISE, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
 use crate::shape::{Shape, millis};
+use crate::slot::slot;
 
 /// Holds in one script: the server serves nobody else meanwhile (about 0.5 ms).
 const BATCH: usize = 256;
-/// Scripts on their way at once, for the whole client: a reconnect has all holds verified together.
-pub(crate) const IN_FLIGHT: usize = 4;
+/// Holds on their way at once, for the whole client: a reconnect has all holds verified together.
+pub(crate) const IN_FLIGHT: usize = 4 * BATCH;
 
 type Answer<'a> = &'a (dyn Fn(usize, Renewal) + Send + Sync);
 
 impl Shared {
-    pub(crate) async fn renew(&self, holds: &[Hold], answer: Answer<'_>) {
+    /// `asking`: the slot is on its way to this server.
+    pub(crate) async fn renew(&self, holds: &[Hold], answer: Answer<'_>, asking: bool) {
         if self.closed.load(Ordering::Acquire) {
             return;
         }
@@ -45,9 +48,18 @@ impl Shared {
             groups[group].1.push(index);
         }
         let mut scripts: Vec<BoxFuture<'_, ()>> = Vec::new();
-        for (script, group) in &groups {
-            for chunk in group.chunks(BATCH) {
-                scripts.push(self.renew_chunk(script, chunk, holds, answer).boxed());
+        for (script, group) in &mut groups {
+            // The keys of one script are in one slot.
+            let slot = |at: &usize| match self.config.clustered {
+                true => slot(&self.stored_key(&holds[*at].want.key)),
+                false => 0,
+            };
+            group.sort_by_cached_key(slot);
+            for chunk in group
+                .chunk_by(|a, b| slot(a) == slot(b))
+                .flat_map(|same| same.chunks(BATCH))
+            {
+                scripts.push(self.renew_chunk(script, chunk, holds, answer, asking).boxed());
             }
         }
         futures_util::future::join_all(scripts).await;
@@ -59,10 +71,15 @@ impl Shared {
         chunk: &[usize],
         holds: &[Hold],
         answer: Answer<'_>,
+        asking: bool,
     ) {
         // The work begins with the turn: batches that are due together must not keep the engine thread from reading
         // the answers of those that were sent.
-        let Ok(_turn) = self.renewals.acquire().await else {
+        let Ok(_turn) = self
+            .renewals
+            .acquire_many(u32::try_from(chunk.len()).unwrap_or(u32::MAX))
+            .await
+        else {
             return;
         };
         // The hub's connection is the one that the server tells about changes; a write over another would be told.
@@ -70,7 +87,7 @@ impl Shared {
             Some(live) => (live.link, live.tracks),
             None => match self.links.get().await {
                 Ok(link) => (link, false),
-                Err(e) => return all_unknown(chunk, e, answer),
+                Err(e) => return all_unknown(chunk, &e, answer),
             },
         };
         let (mut keys, mut args) = (Vec::new(), Vec::new());
@@ -87,7 +104,7 @@ impl Shared {
         let mut call: Cmd = script.call(keys.len());
         call.arg(&keys).arg(args);
         // A write forgets who tracks; where the key says by itself who holds it, we go on being told of changes.
-        let tracks = tracks && shapes.iter().all(Shape::tracked);
+        let tracks = tracks && !asking && shapes.iter().all(Shape::tracked);
         // A renewal that is not answered in good time is asked again while there still is some.
         let shortest = chunk
             .iter()
@@ -107,7 +124,13 @@ impl Shared {
             }
         };
         // Sent together, so that nobody comes between them.
-        let answer_of = match tokio::join!(link.run_known(&call, patience), track) {
+        let known = async {
+            match asking {
+                true => link.run_asking(script, &call, patience).await.map(Some),
+                false => link.run_known(&call, patience).await,
+            }
+        };
+        let answer_of = match tokio::join!(known, track) {
             (Ok(None), ()) => match link.ask(&script.in_full(&call), patience).await {
                 Ok(value) if tracks => link.track(&keys, patience).await.map(|()| value),
                 other => other,
@@ -119,9 +142,9 @@ impl Shared {
             Ok(Value::Array(answers)) if answers.len() == chunk.len() => answers,
             Ok(other) => {
                 let e = DriverError::unavailable(Reached::Yes, format!("not understood: {other:?}"));
-                return all_unknown(chunk, e, answer);
+                return all_unknown(chunk, &e, answer);
             }
-            Err(fault) => return all_unknown(chunk, fault.error, answer),
+            Err(fault) => return all_unknown(chunk, &fault.error, answer),
         };
         for ((index, shape), renewed) in chunk.iter().zip(&shapes).zip(answers) {
             let hold = &holds[*index];
@@ -153,12 +176,8 @@ impl Shared {
     }
 }
 
-fn all_unknown(chunk: &[usize], e: DriverError, answer: Answer<'_>) {
-    let text = e.to_string();
+fn all_unknown(chunk: &[usize], e: &DriverError, answer: Answer<'_>) {
     for index in chunk {
-        answer(
-            *index,
-            Renewal::Unknown(DriverError::unavailable(e.reached, text.clone())),
-        );
+        answer(*index, Renewal::Unknown(unanswered(e)));
     }
 }

@@ -1,6 +1,8 @@
 //! Whether the user may do all that the scripts do, asked before the first lock is taken.
 
+use distlock_core::Key;
 use distlock_core::driver::{DriverError, Refusal};
+use distlock_core::engine::Engine;
 use redis::FromRedisValue;
 
 use crate::config::Layout;
@@ -8,13 +10,22 @@ use crate::driver::Shared;
 use crate::names::{Names, STAMP, client_channel};
 use crate::script::RIGHTS;
 
+/// The name of a lock that nobody uses, one of many.
+pub(crate) fn probe(engine: &Engine, n: u32) -> Result<Key, DriverError> {
+    Key::new(format!("distlock-rights:{}:{n}", engine.owners().client()))
+        .map_err(|e| DriverError::refused(Refusal::InvalidKey(e.to_string())))
+}
+
 /// Refuses with the names of the commands, keys and channels that are denied.
 ///
 /// A server that cannot say now (it is loading, or a replica) is no reason to refuse.
 pub(crate) async fn check(shared: &Shared) -> Result<(), DriverError> {
-    let key = distlock_core::Key::new(format!("distlock-rights:{}", shared.engine.owners().client()))
-        .map_err(|e| DriverError::refused(Refusal::InvalidKey(e.to_string())))?;
-    let stored = shared.stored_key(&key);
+    check_at(shared, &probe(&shared.engine, 0)?).await
+}
+
+/// The same with this lock, which nobody uses.
+pub(crate) async fn check_at(shared: &Shared, probe: &Key) -> Result<(), DriverError> {
+    let stored = shared.stored_key(probe);
     let names = Names(&stored);
     let (mut keys, channels) = match shared.config.layout {
         Layout::String { .. } => (vec![stored.clone(), names.record()], vec![names.string_channel()]),

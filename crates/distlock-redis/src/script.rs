@@ -1,23 +1,23 @@
 //! Lua scripts: included at compile time, run by their digest.
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use redis::Cmd;
 
 /// One verb of the engine, as a script on the server.
 #[derive(Debug)]
 pub(crate) struct Script {
-    source: &'static str,
-    digest: LazyLock<String>,
+    source: Cow<'static, str>,
+    digest: OnceLock<String>,
+    /// The same with sharded publish/subscribe.
+    sharded: OnceLock<Option<Box<Self>>>,
 }
 
 /// Puts scripts together: shared functions first, the verb last.
 macro_rules! script {
     ($($file:literal),+) => {
-        Script {
-            source: concat!($(include_str!(concat!("scripts/", $file, ".lua"))),+),
-            digest: LazyLock::new(|| digest(concat!($(include_str!(concat!("scripts/", $file, ".lua"))),+))),
-        }
+        Script::of(Cow::Borrowed(concat!($(include_str!(concat!("scripts/", $file, ".lua"))),+)))
     };
 }
 
@@ -46,15 +46,43 @@ pub(crate) static GATE: Script = script!("gate");
 pub(crate) static CHECK: Script = script!("check");
 pub(crate) static RENEW_RAISE: Script = script!("renew_raise");
 
-fn digest(source: &str) -> String {
-    redis::Script::new(source).get_hash().to_owned()
+/// The script that publishes to the subscribers of its own slot; `None` if it does not publish. A message to a client
+/// (`publish`, in small letters) goes to all nodes all the same.
+fn sharded(source: &str) -> Option<Box<Script>> {
+    const COMMAND: &str = "('PUBLISH', ";
+    let in_shards = || source.replace(COMMAND, "('SPUBLISH', ");
+    source
+        .contains(COMMAND)
+        .then(|| Box::new(Script::of(Cow::Owned(in_shards()))))
 }
 
 impl Script {
+    const fn of(source: Cow<'static, str>) -> Self {
+        Self {
+            source,
+            digest: OnceLock::new(),
+            sharded: OnceLock::new(),
+        }
+    }
+
+    fn digest(&self) -> &str {
+        self.digest
+            .get_or_init(|| redis::Script::new(&self.source).get_hash().to_owned())
+    }
+
+    /// The same call with sharded publish/subscribe; `None` if that is the same.
+    pub(crate) fn in_shards(&'static self, call: &Cmd) -> Option<(&'static Self, Cmd)> {
+        let script = self.sharded.get_or_init(|| sharded(&self.source)).as_deref()?;
+        let mut cmd = Cmd::with_capacity(12, 512);
+        cmd.arg("EVALSHA").arg(script.digest());
+        copy(call, &mut cmd);
+        Some((script, cmd))
+    }
+
     /// The command that runs it by its digest; keys and arguments follow.
     pub(crate) fn call(&self, keys: usize) -> Cmd {
         let mut cmd = Cmd::with_capacity(12, 512);
-        cmd.arg("EVALSHA").arg(self.digest.as_str()).arg(keys);
+        cmd.arg("EVALSHA").arg(self.digest()).arg(keys);
         cmd
     }
 
@@ -62,12 +90,33 @@ impl Script {
     /// (after a restart, a failover or SCRIPT FLUSH).
     pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
         let mut cmd = Cmd::new();
-        cmd.arg("EVAL").arg(self.source);
-        for arg in call.args_iter().skip(2) {
-            if let redis::Arg::Simple(bytes) = arg {
-                cmd.arg(bytes);
-            }
-        }
+        cmd.arg("EVAL").arg(&*self.source);
+        copy(call, &mut cmd);
         cmd
+    }
+}
+
+/// Adds the keys and arguments of a call.
+fn copy(call: &Cmd, to: &mut Cmd) {
+    for arg in call.args_iter().skip(2) {
+        if let redis::Arg::Simple(bytes) = arg {
+            to.arg(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_in_a_shard_is_a_script_of_its_own() {
+        let call = MUTEX_RELEASE.call(2);
+        let (sharded, _) = MUTEX_RELEASE.in_shards(&call).unwrap();
+        assert!(sharded.source.contains("'SPUBLISH'") && !sharded.source.contains("('PUBLISH'"));
+        assert_ne!(sharded.digest(), MUTEX_RELEASE.digest());
+        assert!(MUTEX_ACQUIRE.in_shards(&call).is_none());
+        let (breaks, _) = BREAK.in_shards(&call).unwrap();
+        assert!(breaks.source.contains("call('publish', 'distlock_client:'"));
     }
 }

@@ -49,16 +49,16 @@ pub(crate) type Call = (&'static Script, Cmd);
 
 impl Shape {
     pub(crate) fn new(namespace: &Namespace, config: &Config, want: &Want) -> Self {
-        let (record, fenced) = (namespace.record(&want.key), config.fenced);
+        let (record, fenced) = (config.stored(namespace, &want.key), config.fenced);
         let owner = want.owner.to_string();
         let fifo = want.order == Order::Fifo;
         let (key, stored, form) = match &config.layout {
-            Layout::String { prefix, value } => {
+            Layout::String { value, .. } => {
                 let stored = match value {
                     ValueFormat::Owner => owner,
                     ValueFormat::Hex => hex(want.owner),
                 };
-                (format!("{prefix}{record}"), stored, Form::String)
+                (record, stored, Form::String)
             }
             Layout::Redisson => match want.mode {
                 Mode::Mutex if fifo => (record, owner, Form::Fair { fenced }),

@@ -53,6 +53,8 @@ impl Site {
         let (node, sentinels) = match &config.endpoint {
             Endpoint::Tcp { host, port } => (Some(Node::Tcp(host.clone(), *port)), None),
             Endpoint::Unix(path) => (Some(Node::Unix(path.clone())), None),
+            // Each of its nodes has a site of its own.
+            Endpoint::Cluster { .. } => (None, None),
             Endpoint::Sentinel { sentinels, master } => {
                 let nodes = sentinels
                     .iter()

@@ -7,12 +7,12 @@ use std::time::Duration;
 use distlock_core::Secret;
 use distlock_core::driver::{DriverError, Refusal};
 
-use crate::config::{Config, Endpoint, Layout, Tls, ValueFormat};
+use crate::config::{Config, Endpoint, Layout, MinReplicas, Tls, ValueFormat};
 
 /// A URL that was taken apart already; everything is percent-decoded.
 #[derive(Clone, Copy, Default)]
 pub struct UrlParts<'a> {
-    /// `redis`, `rediss`, `redis+unix`, `redis+sentinel` or `rediss+sentinel`.
+    /// `redis`, `redis+unix`, `redis+sentinel`, `redis+cluster`, or one of them with `rediss`.
     pub scheme: &'a str,
     /// The part before `:` of the user information.
     pub user: Option<&'a str>,
@@ -52,6 +52,7 @@ pub fn parameters() -> &'static [&'static str] {
         "sentinel_user",
         "sentinel_password",
         "min_replicas",
+        "pubsub",
     ]
 }
 
@@ -83,6 +84,20 @@ impl Config {
                     host: (*host).to_owned(),
                     port: port.unwrap_or(REDIS_PORT),
                 }
+            }
+            "redis+cluster" => {
+                let nodes = url
+                    .hosts
+                    .iter()
+                    .map(|(h, p)| ((*h).to_owned(), p.unwrap_or(REDIS_PORT)));
+                let nodes: Vec<_> = nodes.collect();
+                if nodes.is_empty() || words.next().is_some() {
+                    return Err(invalid(
+                        "redis+cluster://h1,h2 takes one host or more, and no database: a cluster has only 0"
+                            .into(),
+                    ));
+                }
+                Endpoint::Cluster { nodes }
             }
             "redis+unix" if url.path.len() > 1 => Endpoint::Unix(PathBuf::from(url.path)),
             "redis+sentinel" => {
@@ -156,6 +171,16 @@ impl Config {
                 "redisson" => self.fenced = true,
                 _ => return Err(bad("redisson")),
             },
+            "db" if self.clustered => return Err(bad("left out: a cluster has only database 0")),
+            "pubsub" if self.clustered => {
+                self.sharded = match value {
+                    "auto" => None,
+                    "classic" => Some(false),
+                    "sharded" => Some(true),
+                    _ => return Err(bad("auto, classic or sharded")),
+                }
+            }
+            "pubsub" => return Err(bad("used with redis+cluster://")),
             "db" => {
                 self.db = value
                     .parse()
@@ -173,11 +198,14 @@ impl Config {
             "sentinel_user" => self.sentinel_user = Some(value.to_owned()),
             "sentinel_password" => self.sentinel_password = Some(Secret::new(value)),
             "min_replicas" => {
-                self.min_replicas = value
-                    .parse()
-                    .ok()
-                    .filter(|n| *n <= 64)
-                    .ok_or_else(|| bad("0 to 64"))?;
+                self.min_replicas = match value {
+                    "majority" => MinReplicas::Majority,
+                    "all" => MinReplicas::All,
+                    _ => {
+                        let count = value.parse().ok().filter(|n| *n <= 64);
+                        MinReplicas::Count(count.ok_or_else(|| bad("0 to 64, majority or all"))?)
+                    }
+                }
             }
             _ => {
                 return Err(invalid(format!(

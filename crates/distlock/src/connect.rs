@@ -18,6 +18,8 @@ const SCHEMES: &[(&str, &str)] = &[
     ("redis+unix", "redis"),
     ("redis+sentinel", "redis"),
     ("rediss+sentinel", "redis"),
+    ("redis+cluster", "redis"),
+    ("rediss+cluster", "redis"),
     ("redlock", "redis"),
     ("redlocks", "redis"),
     ("etcd", "etcd"),
@@ -216,9 +218,8 @@ async fn open(builder: Builder, location: Location) -> Result<Client, Error> {
         #[cfg(feature = "file")]
         "file" => file::open(builder, location),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" => {
-            redis::open(builder, location).await
-        }
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+        | "rediss+cluster" => redis::open(builder, location).await,
         #[cfg(feature = "redis")]
         "redlock" | "redlocks" => redlock::open(builder, location).await,
         #[cfg(feature = "etcd")]

@@ -94,7 +94,7 @@ async fn use_it(url: &str) {
             "{offset}: the same host"
         );
     }
-    let tells = ["redis", "postgres", "mysql"].contains(&a.capabilities().engine);
+    let tells = ["redis", "redis-cluster", "postgres", "mysql"].contains(&a.capabilities().engine);
     assert_eq!(probe.clock.is_some(), tells, "{}", a.capabilities().engine);
     assert!(a.shutdown(wait).await && b.shutdown(wait).await);
 }
@@ -150,10 +150,11 @@ mod table {
     }
 
     /// What is made of other engines (a service, a quorum) promises what those do, and has no row.
-    const ROWS: [&str; 7] = [
+    const ROWS: [&str; 8] = [
         "memory",
         "file",
         "redis",
+        "redis-cluster",
         "postgres",
         "mysql",
         "etcd",
@@ -252,6 +253,16 @@ async fn redis() {
         return;
     };
     use_it(&server.url()).await;
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn redis_cluster() {
+    use distlock_testkit::servers::{RedisCluster, or_skip};
+    let Some(cluster) = or_skip(RedisCluster::start().await) else {
+        return;
+    };
+    use_it(&cluster.url()).await;
 }
 
 /// A majority has no line, no semaphores and no readers: what it has is used here.

@@ -19,7 +19,8 @@ import org.redisson.config.Config;
 
 /**
  * A Redisson client that is driven over pipes, in the words of distlock-worker: JSON requests on standard input,
- * answers on standard output, in whatever order they get done. Arguments: address, watchdog time-out in ms.
+ * answers on standard output, in whatever order they get done. Arguments: address (several, with commas
+ * between them: nodes of a cluster), watchdog time-out in ms.
  *
  * <p>Redisson's owner is a thread, so each hold has a thread of its own.
  */
@@ -45,7 +46,11 @@ public final class Redisson {
   private Redisson(String address, long watchdog) {
     Config config = new Config();
     config.setLockWatchdogTimeout(watchdog);
-    config.useSingleServer().setAddress(address).setConnectionMinimumIdleSize(4).setConnectionPoolSize(16);
+    if (address.contains(",")) {
+      config.useClusterServers().addNodeAddress(address.split(",")).setMasterConnectionMinimumIdleSize(4);
+    } else {
+      config.useSingleServer().setAddress(address).setConnectionMinimumIdleSize(4).setConnectionPoolSize(16);
+    }
     client = org.redisson.Redisson.create(config);
   }
 

@@ -1,6 +1,6 @@
 //! The rslock crate, driven over pipes by `scripts/bench`.
 //!
-//! One argument, the server's address. Each line of standard input, `<tasks> <each>`, asks for that many pairs of
+//! Arguments: the server's address, or those of several for Redlock. Each line of standard input, `<tasks> <each>`, asks for that many pairs of
 //! lock and unlock in each of so many tasks, on a key for each task; the answer is the time that it took, in
 //! nanoseconds.
 
@@ -12,9 +12,8 @@ use futures_util::future::try_join_all;
 use rslock::{LockError, LockManager};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let address = std::env::args().nth(1).ok_or("no address")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let locks = LockManager::new(vec![address]);
+    let locks = LockManager::new(std::env::args().skip(1).collect());
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (tasks, each) = line.split_once(' ').ok_or("two numbers")?;

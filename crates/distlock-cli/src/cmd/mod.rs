@@ -9,6 +9,8 @@ pub(crate) mod hold;
 pub(crate) mod inspect;
 pub(crate) mod lease;
 pub(crate) mod ls;
+#[cfg(feature = "redis")]
+pub(crate) mod redlock;
 pub(crate) mod run;
 pub(crate) mod serve;
 #[cfg(feature = "sql")]

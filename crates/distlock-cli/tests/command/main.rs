@@ -17,6 +17,7 @@ mod once;
 mod passing;
 mod place;
 mod reading;
+mod redlock;
 mod serve;
 mod settings;
 mod signals;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::clock::Moment;
+use distlock_core::driver::DriverError;
+use futures_util::{TryStreamExt, stream};
 use redis::{Cmd, Value};
 
 use super::{Hub, Live, ring};
 use crate::dial::Link;
-use crate::fault::Fault;
+use crate::fault::{Fault, elsewhere};
 use crate::script::CHECK;
+use crate::slot::slot;
 
 /// How long after its acquisition a hold is checked and tracked, at most.
 const TICK: Duration = Duration::from_millis(300);
@@ -21,15 +24,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Channels in one SUBSCRIBE, keys in one check.
 const BATCH: usize = 200;
+/// Checks on their way at once: in a cluster, one is about one slot, and there are many.
+const AT_ONCE: usize = 32;
 
 pub(super) async fn run(hub: Arc<Hub>) {
     let clock = hub.engine.clock().clone();
     let mut pause = FIRST_PAUSE;
     while !hub.lock().closed {
-        let heard = hub.clone();
-        match hub.links.dial(move |info| heard.hear(&info)).await {
-            Ok((epoch, link)) => {
-                let serving = hub.serve(&link);
+        match hub.dial().await {
+            Ok((epoch, link, ear)) => {
+                let serving = hub.serve(&link, &ear);
                 tokio::select! {
                     ended = serving => match ended {
                         Ok(()) => pause = FIRST_PAUSE,
@@ -38,6 +42,7 @@ pub(super) async fn run(hub: Arc<Hub>) {
                     () = hub.links.site().moved(epoch) => pause = FIRST_PAUSE,
                 }
                 link.shun();
+                ear.shun();
             }
             Err(e) => tracing::debug!(error = %e, "no subscription connection"),
         }
@@ -51,6 +56,20 @@ pub(super) async fn run(hub: Arc<Hub>) {
 }
 
 impl Hub {
+    /// The connection, and the one on which waiters are heard: the same, unless they are told in shards.
+    async fn dial(self: &Arc<Self>) -> Result<(u64, Link, Link), DriverError> {
+        let hears = || {
+            let heard = self.clone();
+            move |info| heard.hear(&info)
+        };
+        let (epoch, link) = self.links.dial(hears()).await?;
+        let ear = match self.sharded {
+            true => self.links.dial(hears()).await?.1,
+            false => link.clone(),
+        };
+        Ok((epoch, link, ear))
+    }
+
     /// The connection is gone: nobody is subscribed, and waiters are not kept waiting for a confirmation.
     fn down(&self) {
         let mut state = self.lock();
@@ -63,7 +82,7 @@ impl Hub {
     }
 
     /// Serves one connection until it is lost (`Ok` if it was of use for a while).
-    async fn serve(&self, link: &Link) -> Result<(), Fault> {
+    async fn serve(&self, link: &Link, ear: &Link) -> Result<(), Fault> {
         let clock = self.engine.clock();
         let patience = self.links.patience();
         let tracks = link.start_tracking(patience).await.is_ok();
@@ -74,8 +93,8 @@ impl Hub {
             link: link.clone(),
             tracks,
         });
-        self.subscribe(link, std::slice::from_ref(&self.own)).await?;
-        self.subscribe_missing(link).await?;
+        link.subscribe(std::slice::from_ref(&self.own), patience).await?;
+        self.subscribe_missing(ear).await?;
         let mut unchecked = self.everyone_looks();
         let mut tick = clock.now() + TICK;
         let mut heartbeat = clock.now() + HEARTBEAT;
@@ -88,10 +107,10 @@ impl Hub {
                 };
                 tokio::select! { () = self.work.notified() => {}, () = clock.sleep_until(due) => {} }
             }
-            if link.is_over() || self.lock().closed {
+            if link.is_over() || ear.is_over() || self.lock().closed {
                 return Ok(());
             }
-            self.subscribe_missing(link).await?;
+            self.subscribe_missing(ear).await?;
             let now = clock.now();
             {
                 let mut state = self.lock();
@@ -106,10 +125,13 @@ impl Hub {
             let batch = unchecked.split_off(unchecked.len().saturating_sub(BATCH));
             self.check(link, tracks, batch).await?;
             if now >= heartbeat {
-                self.unsubscribe_idle(link, now).await?;
+                self.unsubscribe_idle(ear, now).await?;
                 let mut ping = Cmd::new();
                 ping.arg("PING");
                 link.ask(&ping, patience).await?;
+                if self.sharded {
+                    ear.ask(&ping, patience).await?;
+                }
                 heartbeat = clock.now() + HEARTBEAT;
             }
         }
@@ -145,8 +167,11 @@ impl Hub {
                 if link.is_over() {
                     return Err(fault);
                 }
-                // Refused (ACL): these waiters ask at intervals instead.
-                tracing::warn!(error = %fault.error, "cannot subscribe; waiters will poll");
+                // Refused (ACL, a slot that is elsewhere): these waiters ask at intervals instead.
+                match elsewhere(&fault.error) {
+                    Some(_) => tracing::debug!(error = %fault.error, "cannot subscribe"),
+                    None => tracing::warn!(error = %fault.error, "cannot subscribe; waiters will poll"),
+                }
                 let mut state = self.lock();
                 for name in &missing {
                     if let Some(channel) = state.channels.get_mut(name) {
@@ -155,20 +180,23 @@ impl Hub {
                 }
                 return Ok(());
             }
+            if self.sharded {
+                continue;
+            }
             let mut state = self.lock();
             for name in &missing {
                 if let Some(channel) = state.channels.get_mut(name) {
-                    channel.live = true;
-                    for asked in channel.asked.drain(..) {
-                        let _ = asked.send(());
-                    }
+                    channel.confirm();
                 }
             }
         }
     }
 
     async fn subscribe(&self, link: &Link, channels: &[String]) -> Result<(), Fault> {
-        link.subscribe(channels, self.links.patience()).await
+        match self.sharded {
+            true => link.subscribe_shards(channels, self.links.patience()).await,
+            false => link.subscribe(channels, self.links.patience()).await,
+        }
     }
 
     async fn unsubscribe_idle(&self, link: &Link, now: Moment) -> Result<(), Fault> {
@@ -186,7 +214,11 @@ impl Hub {
             .collect()
         };
         if !idle.is_empty() {
-            link.unsubscribe(&idle, self.links.patience()).await?;
+            let patience = self.links.patience();
+            match self.sharded {
+                true => link.unsubscribe_shards(&idle, patience).await?,
+                false => link.unsubscribe(&idle, patience).await?,
+            }
             let mut state = self.lock();
             state.channels.retain(|_, c| c.live || !c.bells.is_empty());
         }
@@ -197,7 +229,7 @@ impl Hub {
     async fn check(&self, link: &Link, tracks: bool, mut keys: Vec<Arc<str>>) -> Result<(), Fault> {
         keys.sort_unstable();
         keys.dedup();
-        let held: Vec<(Arc<str>, Arc<str>)> = {
+        let mut held: Vec<(Arc<str>, Arc<str>)> = {
             let state = self.lock();
             let entries = keys
                 .iter()
@@ -211,39 +243,57 @@ impl Hub {
                 })
                 .collect()
         };
-        for batch in held.chunks(BATCH) {
-            let mut call = CHECK.call(batch.len());
-            for (key, _) in batch {
-                call.arg(&**key);
+        let slot_of = |(key, _): &(Arc<str>, Arc<str>)| if self.clustered { slot(key) } else { 0 };
+        held.sort_by_cached_key(slot_of);
+        let slots = held.chunk_by(|a, b| slot_of(a) == slot_of(b));
+        let batches = slots.flat_map(|same| same.chunks(BATCH)).map(Ok);
+        stream::iter(batches)
+            .try_for_each_concurrent(AT_ONCE, |batch| self.check_batch(link, tracks, batch))
+            .await
+    }
+
+    /// The same for keys that are in one slot.
+    async fn check_batch(
+        &self,
+        link: &Link,
+        tracks: bool,
+        batch: &[(Arc<str>, Arc<str>)],
+    ) -> Result<(), Fault> {
+        let mut call = CHECK.call(batch.len());
+        for (key, _) in batch {
+            call.arg(&**key);
+        }
+        for (_, owner) in batch {
+            call.arg(&**owner);
+        }
+        let keys: Vec<&str> = batch.iter().map(|(key, _)| &**key).collect();
+        let patience = self.links.patience();
+        let track = async {
+            match tracks {
+                true => link.track(&keys, patience).await,
+                false => Ok(()),
             }
-            for (_, owner) in batch {
-                call.arg(&**owner);
+        };
+        // In this order: whatever changes after the look is told.
+        let answers = match tokio::join!(track, link.run(&CHECK, &call, patience)) {
+            (Ok(()), Ok(Value::Array(answers))) => answers,
+            (Ok(()), Ok(_)) => return Ok(()),
+            // They have gone with their slot, or are going: the renewal finds them.
+            (Err(fault), _) | (_, Err(fault)) if elsewhere(&fault.error).is_some() => {
+                vec![Value::Int(0); batch.len()]
             }
-            let keys: Vec<&str> = batch.iter().map(|(key, _)| &**key).collect();
-            let patience = self.links.patience();
-            let track = async {
-                match tracks {
-                    true => link.track(&keys, patience).await,
-                    false => Ok(()),
-                }
-            };
-            // In this order: whatever changes after the look is told.
-            let (tracked, answers) = tokio::join!(track, link.run(&CHECK, &call, patience));
-            tracked?;
-            let Value::Array(answers) = answers? else {
-                continue;
-            };
-            let state = self.lock();
-            for ((key, owner), answer) in batch.iter().zip(answers) {
-                if answer == Value::Int(0) {
-                    let gone = state
-                        .holds
-                        .get(key)
-                        .into_iter()
-                        .flatten()
-                        .filter(|e| e.owner == *owner);
-                    ring(gone.map(|e| &e.bell));
-                }
+            (Err(fault), _) | (_, Err(fault)) => return Err(fault),
+        };
+        let state = self.lock();
+        for ((key, owner), answer) in batch.iter().zip(answers) {
+            if answer == Value::Int(0) {
+                let gone = state
+                    .holds
+                    .get(key)
+                    .into_iter()
+                    .flatten()
+                    .filter(|e| e.owner == *owner);
+                ring(gone.map(|e| &e.bell));
             }
         }
         Ok(())

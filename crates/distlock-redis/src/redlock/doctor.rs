@@ -9,7 +9,7 @@ use distlock_core::driver::{Break, Holder, LockInfo, Severity};
 use redis::{FromRedisValue, Value};
 
 use super::*;
-use crate::doctor::{info, settings};
+use crate::doctor::{SETTINGS, info, settings};
 
 /// Clocks of servers that differ by more than this are not kept in step.
 const SKEW: Duration = Duration::from_secs(1);
@@ -46,7 +46,9 @@ impl Facts {
                 _ => String::new(),
             },
             info: info(&link, links.patience()).await.ok()?,
-            settings: settings(&link, links.patience()).await.unwrap_or_default(),
+            settings: settings(&link, &SETTINGS, links.patience())
+                .await
+                .unwrap_or_default(),
             offset: seconds * 1000 + micros / 1000 - i64::try_from(ours).ok()?,
         })
     }
@@ -117,7 +119,7 @@ impl RedlockDriver {
                 "{} were never used with this data: each has no vote for max_ttl from its first use on",
                 unknown.join(", ")
             ),
-            fix: "for a new deployment: distlock::vouch, or SET distlock_born 0 on each node".to_owned(),
+            fix: "for a new deployment: distlock redlock init URL".to_owned(),
         })
     }
 }

@@ -42,7 +42,7 @@ for _, owner in ipairs(owners) do
   redis.call('HSET', KEYS[7], owner, ARGV[4])
   redis.call('PEXPIRE', KEYS[7], 86400000)
   local client = string.match(owner, '^(.+):%-?%d+')
-  if client then redis.call('PUBLISH', 'distlock_client:' .. client, KEYS[1]) end
+  if client then redis.call('publish', 'distlock_client:' .. client, KEYS[1]) end
 end
 if kind == 'hash' then
   for i = 1, #contents, 2 do

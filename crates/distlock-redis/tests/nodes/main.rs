@@ -1,6 +1,8 @@
 //! Locks over several servers.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
+mod cluster;
+mod cluster_faults;
 mod redlock;
 mod redlock_faults;
 mod started;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock_core::Client;
-use distlock_redis::{Redlock, UrlParts};
+use distlock_redis::{Config, Redlock, UrlParts};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -22,11 +22,7 @@ pub(crate) fn started<T: Send + 'static>(
 
 /// `host:port` of each node, as a Redlock.
 pub(crate) fn redlock(nodes: &[String], parameters: &[(&str, &str)]) -> Redlock {
-    let hosts: Vec<(&str, Option<u16>)> = nodes
-        .iter()
-        .map(|node| node.rsplit_once(':').unwrap())
-        .map(|(host, port)| (host, port.parse().ok()))
-        .collect();
+    let hosts = hosts(nodes);
     let url = UrlParts {
         scheme: "redlock",
         hosts: &hosts,
@@ -37,6 +33,29 @@ pub(crate) fn redlock(nodes: &[String], parameters: &[(&str, &str)]) -> Redlock 
         redlock.set(name, value).unwrap();
     }
     redlock
+}
+
+/// A cluster that these nodes belong to.
+pub(crate) fn cluster(nodes: &[String], parameters: &[(&str, &str)]) -> Config {
+    let hosts = hosts(nodes);
+    let url = UrlParts {
+        scheme: "redis+cluster",
+        hosts: &hosts,
+        ..UrlParts::default()
+    };
+    let mut config = Config::from_url(&url).unwrap();
+    for (name, value) in parameters {
+        config.set(name, value).unwrap();
+    }
+    config
+}
+
+fn hosts(nodes: &[String]) -> Vec<(&str, Option<u16>)> {
+    nodes
+        .iter()
+        .map(|node| node.rsplit_once(':').unwrap())
+        .map(|(host, port)| (host, port.parse().ok()))
+        .collect()
 }
 
 /// A client as users have it.

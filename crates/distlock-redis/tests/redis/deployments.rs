@@ -195,7 +195,41 @@ async fn min_replicas_gives_back_what_was_not_confirmed() {
         "--repl-diskless-sync-delay",
         "0",
     ]);
-    let _replica = replica.start().await.unwrap();
+    let replica = replica.start().await.unwrap();
+    for wanted in ["1", "majority", "all"] {
+        let mut some = config(&redis.address());
+        some.set("min_replicas", wanted).unwrap();
+        let locks = client(some).await;
+        let lock = || locks.mutex("m").wait(Duration::from_secs(20));
+        let guard = lock().acquire().await.unwrap();
+        guard.release().await.unwrap();
+        // Nobody else waits for the replica that does not answer.
+        let guard = locks.mutex("held").acquire().await.unwrap();
+        replica.pause().unwrap();
+        let tried = async {
+            let start = std::time::Instant::now();
+            let e = locks.mutex("m").try_acquire().await.unwrap_err();
+            (e, start.elapsed())
+        };
+        let verified = async {
+            let start = std::time::Instant::now();
+            guard.verify().await.unwrap();
+            start.elapsed()
+        };
+        let ((e, refused), verified) = tokio::join!(tried, verified);
+        replica.resume().unwrap();
+        assert!(e.to_string().contains("0 of 1 replicas"), "{wanted}: {e}");
+        assert!(crate::common::keys(&redis, "distlock:m").await.is_empty());
+        assert!(
+            verified < refused,
+            "{wanted}: {verified:?} behind a WAIT of {refused:?}"
+        );
+        guard.release().await.unwrap();
+    }
+    // Those that were there count when they are gone.
+    let mut all = config(&redis.address());
+    all.set("min_replicas", "all").unwrap();
+    let locks = client(all).await;
     let guard = locks
         .mutex("m")
         .wait(Duration::from_secs(20))
@@ -203,4 +237,11 @@ async fn min_replicas_gives_back_what_was_not_confirmed() {
         .await
         .unwrap();
     guard.release().await.unwrap();
+    drop(replica);
+    until("the master to miss its replica", async || {
+        redis.info("connected_slaves").await.unwrap().as_deref() == Some("0")
+    })
+    .await;
+    let e = locks.mutex("m").try_acquire().await.unwrap_err();
+    assert!(e.to_string().contains("0 of 1 replicas"), "{e}");
 }
