@@ -5,6 +5,7 @@ import subprocess
 
 import cases
 from cases import FAIR, MUTEX, PERMIT, READ, WRITE
+from coordinators import free_port
 from peer import Server, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,7 +38,8 @@ class Cluster:
 
     def __init__(self):
         modes = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000"]
-        self.servers = [Server(*modes) for _ in range(3)]
+        # The bus port would be the port plus 10,000, which may be none.
+        self.servers = [Server(*modes, "--cluster-port", str(free_port())) for _ in range(3)]
         self.nodes = [f"127.0.0.1:{server.port}" for server in self.servers]
         self.url = f"redis+cluster://{','.join(self.nodes)}"
         self.dir = self.servers[0].dir
@@ -51,9 +53,9 @@ class Cluster:
             server.stop()
 
 
-def redlock(run, name, command, env=None):
+def redlock(run, name, command, env=(), scheme=""):
     """Shared with another Redlock client on five servers; then with two of them gone."""
-    start = lambda: run.start(name, [*(["env", *env] if env else []), *command, *run.server.nodes])
+    start = lambda: run.start(name, ["env", *env, *command, *(scheme + node for node in run.server.nodes)])
     ours, theirs = run.ours("node_timeout=1s"), start()
     run.both(name, ours, theirs, "hand-off on five", cases.hands_over, POLL)
     run.both(name, ours, theirs, "a late release takes nothing", cases.keeps_its_hands_off)
@@ -74,7 +76,7 @@ def redsync(run, name, program):
 
 
 def rslock(run, name, program):
-    redlock(run, name, [program])
+    redlock(run, name, [program], scheme="redis://")
 
 
 def redisson_cluster(run, name, classpath):

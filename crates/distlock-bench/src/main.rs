@@ -18,12 +18,25 @@ mod zookeeper;
 
 use clap::Parser;
 
-/// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `mysql`, `postgres`, `etcd`,
-/// `zookeeper`.
+const PARTS: [&str; 10] = [
+    "core",
+    "file",
+    "command",
+    "redis",
+    "redis-cluster",
+    "redlock",
+    "mysql",
+    "postgres",
+    "etcd",
+    "zookeeper",
+];
+
+/// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `redis-cluster`, `redlock`, `mysql`,
+/// `postgres`, `etcd`, `zookeeper`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
-    #[arg(default_values_t = ["core", "file", "command", "redis", "mysql", "postgres", "etcd", "zookeeper"].map(String::from))]
+    #[arg(default_values_t = PARTS.map(String::from))]
     parts: Vec<String>,
     /// Shorter rounds, for a first look.
     #[arg(long)]
@@ -50,14 +63,14 @@ fn main() {
             "file" => file::measure(arguments.quick),
             "command" => command::measure(arguments.quick),
             "redis" => redis::measure(arguments.quick, &arguments.peers),
+            "redis-cluster" => redis::cluster::measure(arguments.quick),
+            "redlock" => redis::redlock::measure(arguments.quick, &arguments.peers),
             "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick),
             "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick),
             "etcd" => etcd::measure(arguments.quick),
             "zookeeper" => zookeeper::measure(arguments.quick),
             other => {
-                eprintln!(
-                    "unknown part {other}: core, file, command, redis, mysql, postgres, etcd, zookeeper"
-                );
+                eprintln!("unknown part {other}: {}", PARTS.join(", "));
                 std::process::exit(64);
             }
         };

@@ -1,9 +1,11 @@
 //! The Redis engine beside its own scripts sent raw by the same client, the bare minimum, and other products.
 
 mod alone;
+pub(crate) mod cluster;
 mod contended;
 mod held;
 mod peer;
+pub(crate) mod redlock;
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -28,17 +30,14 @@ pub(crate) struct PeerPrograms {
     /// The driver of the rslock crate.
     #[arg(long)]
     rslock: Option<String>,
+    /// The driver of redsync.
+    #[arg(long)]
+    redsync: Option<String>,
 }
 
 pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
     let mut report = Report::new("redis");
-    // What the server and the proxy need goes on while the measuring thread waits.
-    let background = good(
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build(),
-    );
+    let background = background();
     let server = match background.block_on(Redis::start()) {
         Ok(server) => server,
         Err(e) => {
@@ -48,10 +47,17 @@ pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
     };
     let rt = runtime();
     let mut peers = Peers::start(&server.url(), programs, &mut report);
-    let bench = rt.block_on(Bench::new(&server.url()));
+    let url = server.url();
+    let bench = rt.block_on(async { Bench::new(&url, connect(&url).await, "PUBLISH").await });
     alone::one_task(&mut report, &rt, &bench, if quick { 200 } else { 2000 });
     alone::many_tasks(&mut report, &rt, &bench, if quick { 7 } else { 31 });
-    alone::beside_peers(&mut report, &rt, &bench, &mut peers, if quick { 10 } else { 60 });
+    alone::beside_peers(
+        &mut report,
+        &rt,
+        &bench.locks,
+        &mut peers,
+        if quick { 10 } else { 60 },
+    );
     let seconds = if quick { 4 } else { 12 };
     contended::measure(&mut report, &background, &server, &mut peers, seconds);
     drop(peers);
@@ -62,6 +68,16 @@ pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
         Duration::from_secs(if quick { 30 } else { 180 }),
     );
     report
+}
+
+/// What servers and proxies need goes on while the measuring thread waits.
+fn background() -> Runtime {
+    good(
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build(),
+    )
 }
 
 fn good<T, E: Display>(result: Result<T, E>) -> T {

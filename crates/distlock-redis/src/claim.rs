@@ -10,14 +10,14 @@ use distlock_core::clock::Moment;
 use distlock_core::driver::{
     Claim, DriverError, Grant, Line, Mode, Reached, Refusal, Released, Standing, Want,
 };
-use redis::{Cmd, Value};
+use redis::Value;
 
-use crate::config::MinReplicas;
 use crate::dial::Link;
 use crate::driver::Shared;
 use crate::fault::Fault;
 use crate::hub::{Armed, Watched};
 use crate::record::{self, Record};
+use crate::replicas::MinReplicas;
 use crate::seen::is_owner;
 use crate::shape::{Call, Form, Shape, millis};
 
@@ -28,7 +28,7 @@ const DEAF: std::ops::Range<f64> = 0.1..0.3;
 
 #[derive(Debug)]
 pub(crate) struct RedisClaim {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     want: Arc<Want>,
     shape: Arc<Shape>,
     about: String,
@@ -37,7 +37,7 @@ pub(crate) struct RedisClaim {
     watched: Option<Watched>,
     /// The connection on which an acquisition went out that was not answered; a release goes there first, for there
     /// it cannot arrive before it.
-    owed: Option<Link>,
+    pub(crate) owed: Option<Link>,
     /// How long the server has had its data, if it was asked.
     age: Option<Duration>,
 }
@@ -101,63 +101,6 @@ impl RedisClaim {
             lent.give_back();
         }
         Ok(look)
-    }
-
-    /// Waits until enough replicas have the acquisition, and gives it back if they do not. It bounds what a failover
-    /// can lose; a replica that has it need not be the one that is promoted.
-    async fn replicated(&mut self, link: &Link) -> Result<(), DriverError> {
-        let patience = self.shared.links.patience();
-        let wanted = match self.wanted(link).await {
-            Ok(wanted) => wanted,
-            Err(fault) => {
-                self.owed = Some(link.clone());
-                return Err(DriverError {
-                    reached: Reached::Maybe,
-                    ..fault.error
-                });
-            }
-        };
-        let mut wait = Cmd::new();
-        wait.arg("WAIT").arg(wanted).arg(millis(patience / 2));
-        let confirmed = match link.ask(&wait, patience).await {
-            Ok(Value::Int(confirmed)) => confirmed,
-            Ok(_) => 0,
-            Err(fault) => {
-                self.owed = Some(link.clone());
-                return Err(DriverError {
-                    reached: Reached::Maybe,
-                    ..fault.error
-                });
-            }
-        };
-        if confirmed >= i64::from(wanted) {
-            return Ok(());
-        }
-        self.leave(link, None).await.map_err(|fault| DriverError {
-            reached: Reached::Maybe,
-            ..fault.error
-        })?;
-        let why = format!("{confirmed} of {wanted} replicas confirmed the acquisition; it was given back");
-        Err(DriverError::unavailable(Reached::No, why))
-    }
-
-    /// How many replicas have to confirm. The number of those that are connected now says nothing of the others.
-    async fn wanted(&self, link: &Link) -> Result<u32, Fault> {
-        let min_replicas = self.shared.config.min_replicas;
-        if let MinReplicas::Count(count) = min_replicas {
-            return Ok(count);
-        }
-        let mut role = Cmd::new();
-        role.arg("ROLE");
-        let connected = match link.ask(&role, self.shared.links.patience()).await? {
-            Value::Array(words) => match words.get(2) {
-                Some(Value::Array(replicas)) => u32::try_from(replicas.len()).unwrap_or(u32::MAX),
-                _ => 0,
-            },
-            _ => 0,
-        };
-        let before = self.shared.replicas.fetch_max(connected, Ordering::AcqRel);
-        Ok(min_replicas.of(before.max(connected)))
     }
 
     fn read(&self, answer: Value, sent: Moment) -> Result<Look, DriverError> {
@@ -338,7 +281,7 @@ impl RedisClaim {
         self.leave(&link, keep).await.map_err(|fault| fault.error)
     }
 
-    async fn leave(&self, link: &Link, keep: Option<Duration>) -> Result<Released, Fault> {
+    pub(crate) async fn leave(&self, link: &Link, keep: Option<Duration>) -> Result<Released, Fault> {
         match self.shared.run(link, &self.shape.release(keep)).await {
             Ok(Value::Int(1)) => Ok(Released::Freed),
             Ok(_) => Ok(Released::NotHeld),

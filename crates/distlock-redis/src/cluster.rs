@@ -46,7 +46,7 @@ pub(crate) async fn open(
         config.sharded = Some(node::have_shards(&dialer, &seeds, config.timeout).await?);
     }
     let topology = Topology::new(engine.clone(), config.clone(), dialer, seeds);
-    topology.ask(0).await?;
+    topology.ask().await?;
     let cluster = Cluster {
         followed: Followed::default(),
         closed: AtomicBool::new(false),

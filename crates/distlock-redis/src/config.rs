@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use distlock_core::{Key, Namespace, Secret};
 
+use crate::replicas::MinReplicas;
 use crate::slot;
 
 /// How to reach Redis and how to write locks there.
@@ -97,38 +98,6 @@ pub enum Layout {
     },
 }
 
-/// How many replicas must have confirmed an acquisition before it is granted (`WAIT`).
-///
-/// It narrows the window in which a failover loses a lock, and does not close it: the replica that is promoted need
-/// not be one that confirmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MinReplicas {
-    /// So many; 0 does not ask.
-    Count(u32),
-    /// A majority of the master and its replicas, counting those that were ever connected; at least one.
-    Majority,
-    /// All replicas that were ever connected; at least one.
-    All,
-}
-
-impl Default for MinReplicas {
-    fn default() -> Self {
-        Self::Count(0)
-    }
-}
-
-impl MinReplicas {
-    /// How many that is of so many replicas.
-    pub(crate) fn of(self, replicas: u32) -> u32 {
-        match self {
-            Self::Count(n) => n,
-            // The master is one of the majority.
-            Self::Majority => replicas.div_ceil(2).max(1),
-            Self::All => replicas.max(1),
-        }
-    }
-}
-
 /// How the value of a lock looks in [`Layout::String`]. Every client compares values as a whole, so this matters to
 /// people and tools only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -203,16 +172,4 @@ impl Config {
 fn list(servers: &[(String, u16)]) -> String {
     let servers: Vec<_> = servers.iter().map(|(h, p)| format!("{h}:{p}")).collect();
     servers.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_majority_counts_the_master() {
-        let of = |replicas| [MinReplicas::Majority.of(replicas), MinReplicas::All.of(replicas)];
-        assert_eq!([0, 1, 2, 3, 4].map(of), [[1, 1], [1, 1], [1, 2], [2, 3], [2, 4]]);
-        assert_eq!(MinReplicas::Count(3).of(1), 3);
-    }
 }

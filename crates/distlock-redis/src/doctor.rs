@@ -68,12 +68,16 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     fn add(&mut self, severity: Severity, id: &'static str, what: String, fix: &str) {
-        self.0.push(Finding {
-            severity,
-            id,
-            what,
-            fix: fix.to_owned(),
-        });
+        self.0.push(finding(severity, id, what, fix));
+    }
+}
+
+pub(crate) fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Finding {
+    Finding {
+        severity,
+        id,
+        what,
+        fix: fix.to_owned(),
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use distlock_core::Secret;
 use distlock_core::driver::{DriverError, Refusal};
 
-use crate::config::{Config, Endpoint, Layout, MinReplicas, Tls, ValueFormat};
+use crate::config::{Config, Endpoint, Layout, Tls, ValueFormat};
+use crate::replicas::MinReplicas;
 
 /// A URL that was taken apart already; everything is percent-decoded.
 #[derive(Clone, Copy, Default)]

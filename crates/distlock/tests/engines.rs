@@ -265,6 +265,34 @@ async fn redis_cluster() {
     use_it(&cluster.url()).await;
 }
 
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn redis_cluster_with_tls() {
+    use distlock_testkit::servers::{RedisCluster, or_skip};
+    let Some(cluster) = or_skip(RedisCluster::start_tls().await) else {
+        return;
+    };
+    let url = cluster.tls_url().unwrap();
+    let ca = cluster.nodes()[0].certificates().unwrap().ca();
+    let locks = Locks::connect(&format!("{url}?ca={}", ca.display()))
+        .await
+        .unwrap();
+    let other = Locks::connect(&format!("{url}?ca={}", ca.display()))
+        .await
+        .unwrap();
+    for n in 0..20 {
+        // On all masters, and woken.
+        let key = format!("k{n}");
+        let held = locks.mutex(&*key).acquire().await.unwrap();
+        let waiter = other.mutex(&*key).wait(Duration::from_secs(10));
+        let (next, released) = tokio::join!(waiter.acquire(), held.release());
+        assert_eq!(released.unwrap(), Release::Clean);
+        assert_eq!(next.unwrap().release().await.unwrap(), Release::Clean);
+    }
+    // Without the right root certificate it is refused.
+    assert!(Locks::connect(&url).await.is_err());
+}
+
 /// A majority has no line, no semaphores and no readers: what it has is used here.
 #[cfg(feature = "redis")]
 #[tokio::test]

@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use distlock::Locks;
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
+use super::good;
 use super::peer::Peers;
-use super::{connect, good};
 use crate::report::Report;
 use crate::sample::{Sample, ratio};
 
-const TTL_MS: u64 = 30_000;
+pub(super) const TTL_MS: u64 = 30_000;
 
 /// What the engine itself sends for a mutex.
 const ACQUIRE: &str = concat!(
@@ -25,9 +25,9 @@ const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
 /// The three ways to take and give back a lock, each over one connection that is set up alike.
-pub(super) struct Bench {
-    locks: Locks,
-    raw: MultiplexedConnection,
+pub(super) struct Bench<C = MultiplexedConnection> {
+    pub(super) locks: Locks,
+    raw: C,
     acquire: String,
     release: String,
     compare: String,
@@ -35,12 +35,13 @@ pub(super) struct Bench {
     about: String,
 }
 
-impl Bench {
-    pub(super) async fn new(url: &str) -> Self {
+impl<C: ConnectionLike + Clone> Bench<C> {
+    /// `publish`: the command by which a release tells the waiters.
+    pub(super) async fn new(url: &str, mut raw: C, publish: &str) -> Self {
         let locks = good(Locks::connect(url).await);
-        let mut raw = connect(url).await;
         let mut digests = Vec::new();
-        for script in [ACQUIRE, RELEASE, COMPARE_AND_DELETE] {
+        let release = RELEASE.replace("PUBLISH", publish);
+        for script in [ACQUIRE, &release, COMPARE_AND_DELETE] {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(script).to_owned();
             digests.push(good(load.query_async::<String>(&mut raw).await));
         }
@@ -60,14 +61,9 @@ impl Bench {
         }
     }
 
-    async fn ours(&self, key: &str) {
-        let guard = good(self.locks.mutex(key).acquire().await);
-        drop(guard.release().await);
-    }
-
     async fn send(&self, cmd: &Cmd) {
         let mut raw = self.raw.clone();
-        match good(raw.send_packed_command(cmd).await) {
+        match good(raw.req_packed_command(cmd).await) {
             Value::Int(n) if n > 0 => {}
             Value::Okay => {}
             other => panic!("not obtained: {other:?}"),
@@ -111,11 +107,16 @@ impl Bench {
 
     async fn cycle(&self, way: Way, key: &str, owner: &str) {
         match way {
-            Way::Ours => self.ours(key).await,
+            Way::Ours => ours(&self.locks, key).await,
             Way::Scripts => self.scripts(key, owner).await,
             Way::Bare => self.bare(key, owner).await,
         }
     }
+}
+
+async fn ours(locks: &Locks, key: &str) {
+    let guard = good(locks.mutex(key).acquire().await);
+    drop(guard.release().await);
 }
 
 #[derive(Clone, Copy)]
@@ -126,9 +127,14 @@ enum Way {
 }
 
 const WAYS: [Way; 3] = [Way::Ours, Way::Scripts, Way::Bare];
-const OWNER: &str = "018f0000-0000-7000-8000-000000000001:1";
+pub(super) const OWNER: &str = "018f0000-0000-7000-8000-000000000001:1";
 
-pub(super) fn one_task(report: &mut Report, rt: &Runtime, bench: &Bench, rounds: usize) {
+pub(super) fn one_task(
+    report: &mut Report,
+    rt: &Runtime,
+    bench: &Bench<impl ConnectionLike + Clone>,
+    rounds: usize,
+) {
     let mut samples: [Sample; 3] = Default::default();
     rt.block_on(async {
         for _ in 0..100 {
@@ -162,7 +168,12 @@ pub(super) fn one_task(report: &mut Report, rt: &Runtime, bench: &Bench, rounds:
 }
 
 /// 64 tasks on 64 keys over one connection: pairs a second, each round in all ways.
-pub(super) fn many_tasks(report: &mut Report, rt: &Runtime, bench: &Bench, rounds: usize) {
+pub(super) fn many_tasks(
+    report: &mut Report,
+    rt: &Runtime,
+    bench: &Bench<impl ConnectionLike + Clone>,
+    rounds: usize,
+) {
     const TASKS: usize = 64;
     const EACH: u32 = 30;
     let mut samples: [Sample; 3] = Default::default();
@@ -205,35 +216,35 @@ pub(super) fn many_tasks(report: &mut Report, rt: &Runtime, bench: &Bench, round
 pub(super) fn beside_peers(
     report: &mut Report,
     rt: &Runtime,
-    bench: &Bench,
+    locks: &Locks,
     peers: &mut Peers,
     rounds: usize,
 ) {
     for (tasks, each) in [(1, 50), (64, 30)] {
         let names: Vec<String> = (0..tasks).map(|i| format!("order:close:{i}")).collect();
-        let mut ours = Sample::default();
+        let mut mine = Sample::default();
         let mut theirs: Vec<Sample> = vec![Sample::default(); peers.0.len()];
         // The first rounds warm up, a compiler among others.
         for round in 0..rounds + 20 {
             let start = Instant::now();
             rt.block_on(futures_util::future::join_all(names.iter().map(async |key| {
                 for _ in 0..each {
-                    bench.ours(key).await;
+                    ours(locks, key).await;
                 }
             })));
-            let mine = start.elapsed();
+            let took = start.elapsed();
             let times: Vec<Duration> = peers.0.iter_mut().map(|peer| peer.pairs(tasks, each)).collect();
             if round < 20 {
                 continue;
             }
             let pairs = u32::try_from(tasks * each).unwrap_or(u32::MAX);
-            ours.push(mine / pairs);
+            mine.push(took / pairs);
             for (sample, time) in theirs.iter_mut().zip(times) {
                 sample.push(time / pairs);
             }
         }
         for (peer, sample) in peers.0.iter().zip(theirs) {
-            let r = ratio(ours.p50(), sample.p50());
+            let r = ratio(mine.p50(), sample.p50());
             let must = if tasks == 1 { peer.slack } else { 1.0 };
             report.row(
                 format!(
@@ -241,7 +252,7 @@ pub(super) fn beside_peers(
                     peer.name
                 ),
                 format!("{:?}", sample.p50()),
-                format!("{:?} ({r:.2} x)", ours.p50()),
+                format!("{:?} ({r:.2} x)", mine.p50()),
                 format!("<= {must:.2} x"),
                 r <= must,
             );

@@ -49,6 +49,28 @@ impl Peers {
         Self(peers)
     }
 
+    /// Those that know Redlock.
+    pub(super) fn of_quorums(addresses: &[String], programs: &PeerPrograms, report: &mut Report) -> Self {
+        let mut peers = Vec::new();
+        for (name, program) in [
+            ("the rslock crate", &programs.rslock),
+            ("redsync", &programs.redsync),
+        ] {
+            match program {
+                Some(program) => {
+                    let mut command = Command::new(program);
+                    command.args(&addresses[1..]);
+                    peers.push(Peer::start(name, 1.0, command, &addresses[0]));
+                }
+                None => report.note(
+                    format!("beside {name}"),
+                    "skipped: not given (scripts/bench installs it)",
+                ),
+            }
+        }
+        Self(peers)
+    }
+
     /// The one that can contend.
     pub(super) fn redisson(&mut self) -> Option<&mut Peer> {
         self.0.iter_mut().find(|peer| peer.name == "Redisson")

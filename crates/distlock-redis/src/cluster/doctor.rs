@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue};
 
 use super::Cluster;
 use super::node::Node;
-use crate::doctor::{SLOW_FAILOVER_MS, info, settings};
+use crate::doctor::{SLOW_FAILOVER_MS, finding, info, settings};
 use crate::rights;
 use crate::slot::SLOTS;
 
@@ -121,13 +121,4 @@ async fn denied(cluster: &Cluster, node: &Node) -> Option<Finding> {
     let e = rights::check_at(&node.driver.0, &probe).await.err()?;
     let fix = "give the user the rights of the engine's page on every node";
     Some(finding(Severity::Error, "redis-acl", e.to_string(), fix))
-}
-
-fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Finding {
-    Finding {
-        severity,
-        id,
-        what,
-        fix: fix.to_owned(),
-    }
 }

@@ -100,8 +100,6 @@ pub(super) async fn agree(
 /// The slots, each with its node.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
-    /// Grows with every change, and with every answer to the question.
-    pub(super) version: u64,
     masters: Vec<Arc<Node>>,
     /// For each slot the index of its master.
     slots: Box<[Option<u16>]>,
@@ -113,16 +111,14 @@ impl Map {
     /// Nothing is known.
     pub(super) fn empty() -> Self {
         Self {
-            version: 0,
             masters: Vec::new(),
             slots: vec![None; usize::from(SLOTS)].into(),
             nodes: Vec::new(),
         }
     }
 
-    pub(super) fn of(view: View, version: u64, node: impl Fn(&Address) -> Arc<Node>) -> Self {
+    pub(super) fn of(view: View, node: impl Fn(&Address) -> Arc<Node>) -> Self {
         let mut map = Self {
-            version,
             nodes: view.nodes,
             ..Self::empty()
         };
@@ -136,7 +132,6 @@ impl Map {
     /// The same with one slot elsewhere.
     pub(super) fn with(&self, slot: u16, node: Arc<Node>) -> Self {
         let mut map = self.clone();
-        map.version += 1;
         let index = map.index_of(node);
         if let Some(place) = map.slots.get_mut(usize::from(slot)) {
             *place = index;
@@ -161,6 +156,15 @@ impl Map {
     /// The masters, in the order of their first slots.
     pub(super) fn masters(&self) -> &[Arc<Node>] {
         &self.masters
+    }
+
+    /// Whether each slot has the same master.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
+        (0..SLOTS).all(|slot| match (self.master(slot), other.master(slot)) {
+            (Some(one), Some(another)) => Arc::ptr_eq(one, another),
+            (None, None) => true,
+            _ => false,
+        })
     }
 
     /// The slots that nobody serves.

@@ -1,14 +1,15 @@
 //! The nodes of the cluster and who serves what, kept up to date.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use distlock_core::driver::{Driver, DriverError, Reached};
 use distlock_core::engine::Engine;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::map::{Map, agree, redirection};
 use super::node::{Address, Node};
@@ -18,8 +19,10 @@ use crate::driver::RedisDriver;
 use crate::fault::{Elsewhere, elsewhere};
 use crate::slot::slot;
 
-/// The slots are asked for at most this often, however many requests fail.
+/// How long after a request failed the slots are asked for, however many fail: this, and longer each time while nothing
+/// new comes of it.
 const PACE: Duration = Duration::from_millis(100);
+const LONGEST_PACE: Duration = Duration::from_secs(1);
 /// How often they are asked for while nothing fails: the nodes that are known must not all be gone one day.
 const ROUND: Duration = Duration::from_secs(60);
 
@@ -43,10 +46,9 @@ pub(super) struct Topology {
     dialer: Dialer,
     seeds: Vec<Address>,
     nodes: Mutex<Nodes>,
-    map: watch::Sender<Arc<Map>>,
-    /// One asks for the slots at a time.
-    asking: tokio::sync::Mutex<()>,
+    map: RwLock<Arc<Map>>,
     doubt: Arc<Notify>,
+    closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -61,9 +63,9 @@ impl Topology {
             seeds,
             dialer,
             nodes: Mutex::default(),
-            map: watch::Sender::new(Arc::new(Map::empty())),
-            asking: tokio::sync::Mutex::new(()),
+            map: RwLock::new(Arc::new(Map::empty())),
             doubt: Arc::default(),
+            closed: AtomicBool::new(false),
             engine,
             config,
         });
@@ -73,13 +75,13 @@ impl Topology {
     }
 
     pub(super) fn map(&self) -> Arc<Map> {
-        self.map.borrow().clone()
+        self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The node that serves the slot of a stored name.
     pub(super) fn serving(&self, stored: &str) -> Result<Arc<Node>, DriverError> {
         let slot = slot(stored);
-        if let Some(node) = self.map.borrow().master(slot) {
+        if let Some(node) = self.map().master(slot) {
             return Ok(node.clone());
         }
         self.suspect();
@@ -111,13 +113,9 @@ impl Topology {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the nodes for the slots, unless somebody else did since the map was `seen`.
-    pub(super) async fn ask(&self, seen: u64) -> Result<(), DriverError> {
-        let _turn = self.asking.lock().await;
+    /// Asks the nodes for the slots; says whether that is news.
+    pub(super) async fn ask(&self) -> Result<bool, DriverError> {
         let before = self.map();
-        if before.version > seen {
-            return Ok(());
-        }
         let mut addresses = before.nodes.clone();
         addresses.extend(self.seeds.iter().cloned());
         addresses.sort_unstable();
@@ -127,15 +125,20 @@ impl Topology {
             async move { node.view().await }.boxed()
         });
         let view = agree(self.engine.clock(), self.config.timeout, views.collect()).await?;
-        self.turn_to(Map::of(view, before.version + 1, |address| self.node(address)));
+        let map = Map::of(view, |address| self.node(address));
+        let news = !map.agrees_with(&before);
+        self.turn_to(map);
         self.forget_strangers();
-        Ok(())
+        Ok(news)
     }
 
     /// Whoever has a lock in a slot that is elsewhere now looks there at once.
     fn turn_to(&self, map: Map) {
-        let (before, now) = (self.map(), Arc::new(map));
-        self.map.send_replace(now.clone());
+        let now = Arc::new(map);
+        let before = {
+            let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *map, now.clone())
+        };
         for node in before.masters() {
             node.driver.0.hub.part_with(|name| {
                 let slot = slot(name);
@@ -185,24 +188,38 @@ impl Topology {
     }
 
     async fn supervise(topology: Weak<Self>, doubt: Arc<Notify>) {
+        let mut pace = PACE;
         loop {
             let Some(clock) = topology.upgrade().map(|this| this.engine.clock().clone()) else {
                 return;
             };
+            let since = clock.now();
             let doubted = clock.timeout(ROUND, doubt.notified()).await.is_some();
+            if clock.now().since(since) > LONGEST_PACE {
+                pace = PACE;
+            }
             if doubted {
-                clock.sleep(PACE).await;
+                clock.sleep(pace).await;
             }
             let Some(this) = topology.upgrade() else { return };
-            if let Err(e) = this.ask(this.map().version).await {
-                tracing::debug!(error = %e, "no node of the cluster says who serves what");
-                // Whatever failed before fails still: those who wait for it do not have to say so again.
-                this.suspect();
+            if this.closed.load(Ordering::Acquire) {
+                return;
+            }
+            match this.ask().await {
+                Ok(true) => pace = PACE,
+                Ok(false) => pace = (pace * 2).min(LONGEST_PACE),
+                Err(e) => {
+                    tracing::debug!(error = %e, "no node of the cluster says who serves what");
+                    pace = (pace * 2).min(LONGEST_PACE);
+                    // Those who wait for it do not have to fail once more.
+                    this.suspect();
+                }
             }
         }
     }
 
     pub(super) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         self.doubt.notify_one();
         let nodes: Vec<Arc<Node>> = self.lock().known.values().cloned().collect();
         join_all(nodes.iter().map(|node| node.driver.close())).await;

@@ -9,7 +9,7 @@ use distlock_core::driver::{Break, Holder, LockInfo, Severity};
 use redis::{FromRedisValue, Value};
 
 use super::*;
-use crate::doctor::{SETTINGS, info, settings};
+use crate::doctor::{SETTINGS, finding, info, settings};
 
 /// Clocks of servers that differ by more than this are not kept in step.
 const SKEW: Duration = Duration::from_secs(1);
@@ -121,15 +121,6 @@ impl RedlockDriver {
             ),
             fix: "for a new deployment: distlock redlock init URL".to_owned(),
         })
-    }
-}
-
-fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Finding {
-    Finding {
-        severity,
-        id,
-        what,
-        fix: fix.to_owned(),
     }
 }
 

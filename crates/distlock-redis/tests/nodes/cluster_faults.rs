@@ -209,6 +209,11 @@ async fn f61_a_failover_of_a_cluster_leaves_nobody_stuck() {
     assert_eq!(elsewhere.release().await.unwrap(), Release::Clean);
     let released = waiter.await.unwrap();
     assert!(released.is_ok(), "{released:?}");
+    let findings = b.doctor().await.unwrap();
+    assert!(
+        findings.iter().any(|f| f.id == "redis-cluster-replicas"),
+        "{findings:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,16 +241,21 @@ async fn f102_names_of_any_shape_stay_in_one_slot_or_are_refused() {
         let guard = exact.mutex(key).wait(5000 * MS).acquire().await.unwrap();
         guard.release().await.unwrap();
     }
-    // Waiters are told in both ways: without that, they look every 5 s.
+    told_in_both_ways(&servers).await;
+    examined(&servers, &named).await;
+}
+
+/// Without being told, waiters look every 5 s.
+async fn told_in_both_ways(servers: &RedisCluster) {
     for pubsub in ["classic", "sharded"] {
-        let told = client(&servers, &[("pubsub", pubsub)], "distlock").await;
+        let told = client(servers, &[("pubsub", pubsub)], "distlock").await;
         let lock = || {
             told.mutex(KEY)
                 .ttl(Duration::from_secs(60))
                 .wait(Duration::from_secs(60))
         };
         let guard = lock().acquire().await.unwrap();
-        let other = client(&servers, &[("pubsub", pubsub)], "distlock").await;
+        let other = client(servers, &[("pubsub", pubsub)], "distlock").await;
         let waiter = tokio::spawn(async move {
             let got = other.mutex(KEY).wait(Duration::from_secs(60)).acquire().await?;
             Ok::<_, distlock_core::Error>((Instant::now(), got.release().await?))
@@ -268,4 +278,36 @@ async fn f102_names_of_any_shape_stay_in_one_slot_or_are_refused() {
         let took = granted.duration_since(start);
         assert!(took < 1000 * MS, "{pubsub}: told after {took:?}");
     }
+}
+
+/// A cluster as it should be is not complained of; what is wrong is found.
+async fn examined(servers: &RedisCluster, locks: &Client) {
+    let found = async || {
+        let findings = locks.doctor().await.unwrap();
+        let of_clusters = findings
+            .iter()
+            .filter(|f| f.id.starts_with("redis-cluster") || f.id == "redis-acl");
+        of_clusters.map(|f| f.id).collect::<Vec<_>>()
+    };
+    assert_eq!(found().await, ["redis-cluster-full-coverage"; 3]);
+    let node = &servers.nodes()[servers.master_of(STORED).await.unwrap()];
+    said(node, &["CONFIG", "SET", "cluster-node-timeout", "15000"]).await;
+    assert_eq!(found().await[0], "redis-cluster-timing");
+    said(node, &["CONFIG", "SET", "cluster-node-timeout", "1000"]).await;
+    // A slot that nobody serves any more.
+    let slot = said(node, &["CLUSTER", "KEYSLOT", STORED])
+        .await
+        .int()
+        .unwrap()
+        .to_string();
+    for node in servers.nodes() {
+        said(node, &["CLUSTER", "DELSLOTS", &slot]).await;
+    }
+    until("the slot to be missed", async || {
+        let e = locks.mutex(KEY).try_acquire().await.unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
+        let found = found().await;
+        found.contains(&"redis-cluster-coverage") && found.contains(&"redis-cluster-state")
+    })
+    .await;
 }

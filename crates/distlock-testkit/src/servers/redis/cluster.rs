@@ -1,8 +1,11 @@
 //! A Redis Cluster: three masters with one replica each.
 
+use std::sync::Arc;
+
 use super::super::find::find;
 use super::super::port::Port;
 use super::super::program::{Program, StartError};
+use super::super::tls::Certificates;
 use super::{Redis, RedisOptions, Resp};
 
 /// A Redis Cluster of three masters and three replicas; a lost master is replaced after about 2.2 s (node timeout
@@ -19,13 +22,29 @@ impl RedisCluster {
     /// # Errors
     /// [`StartError`].
     pub async fn start() -> Result<Self, StartError> {
+        Self::start_with(&RedisOptions::default()).await
+    }
+
+    /// The same, with TLS among the nodes and for the clients that want it: [`tls_url`](Self::tls_url).
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_tls() -> Result<Self, StartError> {
+        let options = RedisOptions::default()
+            .certificates(Arc::new(Certificates::new()?))
+            .args(["--tls-cluster", "yes", "--tls-replication", "yes"]);
+        Self::start_with(&options).await
+    }
+
+    async fn start_with(options: &RedisOptions) -> Result<Self, StartError> {
         let join = find("redis-cli")?;
         let (mut nodes, mut bus) = (Vec::new(), Vec::new());
         for _ in 0..6 {
             // The bus port would be the port plus 10,000, which may be taken.
             let port = Port::free()?;
             let number = port.number().to_string();
-            let node = RedisOptions::default()
+            let node = options
+                .clone()
                 .args(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
                 .args(["--cluster-port", &number, "--cluster-node-timeout", "1000"])
                 .args([
@@ -75,6 +94,20 @@ impl RedisCluster {
     pub fn url(&self) -> String {
         let addresses: Vec<String> = self.nodes.iter().map(Redis::address).collect();
         format!("redis+cluster://{}", addresses.join(","))
+    }
+
+    /// `rediss+cluster://h1,h2,…`, if TLS was asked for.
+    pub fn tls_url(&self) -> Option<String> {
+        let urls: Option<Vec<String>> = self.nodes.iter().map(Redis::tls_url).collect();
+        let hosts: Vec<String> = urls?
+            .iter()
+            .map(|url| {
+                url.trim_start_matches("rediss://")
+                    .trim_end_matches('/')
+                    .to_owned()
+            })
+            .collect();
+        Some(format!("rediss+cluster://{}", hosts.join(",")))
     }
 
     /// One of the six nodes.

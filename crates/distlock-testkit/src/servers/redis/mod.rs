@@ -7,6 +7,7 @@ mod sentinel;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -24,7 +25,7 @@ use super::tls::Certificates;
 pub struct Redis {
     process: Process,
     socket: Option<PathBuf>,
-    tls: Option<(Port, Certificates)>,
+    tls: Option<(Port, Arc<Certificates>)>,
     user: Option<(String, String)>,
     port: Port,
     dir: TempDir,
@@ -77,7 +78,7 @@ impl Redis {
 
     /// The certificates, if TLS was asked for.
     pub fn certificates(&self) -> Option<&Certificates> {
-        self.tls.as_ref().map(|(_, certificates)| certificates)
+        self.tls.as_ref().map(|(_, certificates)| &**certificates)
     }
 
     /// `redis+unix://<path>`, if a socket was asked for.

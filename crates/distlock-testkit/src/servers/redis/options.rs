@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -19,6 +20,7 @@ pub struct RedisOptions {
     durable: bool,
     unix_socket: bool,
     tls: bool,
+    certificates: Option<Arc<Certificates>>,
     user: Option<(String, String, Vec<String>)>,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
@@ -52,6 +54,13 @@ impl RedisOptions {
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
+    }
+
+    /// The same with certificates that others share.
+    #[must_use]
+    pub fn certificates(mut self, certificates: Arc<Certificates>) -> Self {
+        self.certificates = Some(certificates);
+        self.tls()
     }
 
     /// Switches the default user off and makes `name` with these ACL rules (such as `["~distlock:*", "+@all"]`).
@@ -97,9 +106,10 @@ impl RedisOptions {
         };
         let dir = TempDir::with_prefix("distlock-redis-")?;
         let port = Port::free()?;
-        let tls = match self.tls {
-            true => Some((Port::free()?, Certificates::new()?)),
-            false => None,
+        let tls = match (self.tls, self.certificates) {
+            (true, Some(given)) => Some((Port::free()?, given)),
+            (true, None) => Some((Port::free()?, Arc::new(Certificates::new()?))),
+            (false, _) => None,
         };
         let socket = self.unix_socket.then(|| dir.path().join("redis.sock"));
         let mut program = Program::new(path, dir.path())
