@@ -14,6 +14,7 @@ mod config;
 mod doctor;
 mod driver;
 mod failure;
+mod gate;
 mod heart;
 mod holds;
 mod inspect;
@@ -29,6 +30,7 @@ mod sessions;
 mod txn;
 mod watcher;
 mod wire;
+mod writes;
 
 use std::sync::Arc;
 
@@ -36,7 +38,9 @@ use distlock_core::driver::{Driver, DriverError};
 use distlock_core::engine::Engine;
 
 pub use crate::config::{Config, parameters};
+pub use crate::gate::EtcdGate;
 pub use crate::txn::{Applied, GuardTxn, Ownership, Txn};
+pub use crate::writes::Writes;
 
 /// Opens the engine: checks the configuration and asks the cluster once.
 ///

@@ -10,9 +10,8 @@ use distlock_core::by_client::ByClient;
 use distlock_core::{Error, ErrorKind, Guard, Held, OwnerId};
 
 use crate::driver::Shared;
-use crate::wire::{
-    Compare, CompareResult, CompareTarget, DeleteRangeRequest, PutRequest, RequestOp, TxnRequest,
-};
+use crate::wire::{Compare, CompareResult, CompareTarget, TxnRequest};
+use crate::writes::Writes;
 
 /// The clients whose holds [`Txn::of`] finds.
 pub(crate) static CLIENTS: ByClient<Shared> = ByClient::new();
@@ -58,7 +57,7 @@ impl GuardTxn for Held {
 pub struct Txn {
     shared: Arc<Shared>,
     held: Ownership,
-    writes: Vec<RequestOp>,
+    writes: Writes,
 }
 
 /// What to compare in a transaction of one's own, made with any etcd client: the lock is held while the create
@@ -101,7 +100,7 @@ impl Txn {
         Ok(Self {
             shared,
             held,
-            writes: Vec::new(),
+            writes: Writes::new(),
         })
     }
 
@@ -112,22 +111,13 @@ impl Txn {
 
     /// Writes a key.
     pub fn put(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        let put = PutRequest {
-            key: key.into(),
-            value: value.into(),
-            ..Default::default()
-        };
-        self.writes.push(put.into());
+        self.writes = self.writes.put(key, value);
         self
     }
 
     /// Deletes a key.
     pub fn delete(mut self, key: impl Into<Vec<u8>>) -> Self {
-        let delete = DeleteRangeRequest {
-            key: key.into(),
-            ..Default::default()
-        };
-        self.writes.push(delete.into());
+        self.writes = self.writes.delete(key);
         self
     }
 
@@ -143,7 +133,7 @@ impl Txn {
         let condition = CompareTarget::Create(self.held.create_revision);
         let request = TxnRequest {
             compare: vec![Compare::key(self.held.key, CompareResult::Equal, condition)],
-            success: self.writes,
+            success: self.writes.0,
             failure: Vec::new(),
         };
         match self.shared.client.call(request).await {

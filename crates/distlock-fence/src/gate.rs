@@ -49,3 +49,40 @@ pub trait FenceGate<W>: Send + Sync {
         write: W,
     ) -> impl Future<Output = Result<Self::Output, FenceError>> + Send;
 }
+
+/// Judges a token by the record of a resource, for stores that keep the largest token as decimal digits. `None`: there
+/// is no record yet. What is written on the strength of it must be conditional on the record's being the same still.
+///
+/// # Errors
+/// [`FenceError::Stale`], [`FenceError::Damaged`] if the record is no number of 64 bits, or
+/// [`FenceError::InvalidResource`] for a resource without a name.
+///
+/// ```
+/// use distlock_fence::{FencingToken, judge};
+///
+/// assert!(judge("row:7", FencingToken::new(34), Some(b"33")).is_ok());
+/// assert!(judge("row:7", FencingToken::new(33), Some(b"34")).is_err_and(|e| e.is_stale()));
+/// ```
+pub fn judge(resource: &str, token: FencingToken, stored: Option<&[u8]>) -> Result<(), FenceError> {
+    let resource = resource.to_owned();
+    if resource.is_empty() {
+        let why = "it has no name";
+        return Err(FenceError::InvalidResource { resource, why });
+    }
+    let Some(stored) = stored else { return Ok(()) };
+    let newest = std::str::from_utf8(stored)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    match newest.map(FencingToken::new) {
+        Some(newest) if newest > token => Err(FenceError::Stale {
+            resource,
+            token,
+            newest,
+        }),
+        Some(_) => Ok(()),
+        None => Err(FenceError::Damaged {
+            resource,
+            why: "it is not a decimal number of 64 bits".into(),
+        }),
+    }
+}

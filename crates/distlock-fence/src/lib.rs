@@ -16,7 +16,7 @@
 //! | [`FencedFile`], [`FileGate`] | a file of one host | the file's new content |
 //! | `FenceLayer` (feature `tower`) | an HTTP service | a request with the header [`Fencing-Token`](header::NAME) |
 //!
-//! The gates for SQL, Redis, etcd and ZooKeeper come with those engines' crates.
+//! The gates for SQL, Redis, etcd (`EtcdGate`) and ZooKeeper (`ZooKeeperGate`) come with those engines' crates.
 //!
 //! ```
 //! use distlock_fence::{FenceError, FencingToken, MemoryGate};
@@ -46,7 +46,7 @@ mod tower_layer;
 
 pub use crate::error::FenceError;
 pub use crate::file::{FencedFile, FileGate};
-pub use crate::gate::FenceGate;
+pub use crate::gate::{FenceGate, judge};
 pub use crate::memory::{Entry, MemoryGate};
 #[cfg(feature = "tower")]
 pub use crate::tower_layer::{FenceLayer, FenceService};

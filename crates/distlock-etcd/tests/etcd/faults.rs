@@ -193,7 +193,7 @@ async fn a_join_that_arrives_after_its_release_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_leaves_nothing_and_blocks_nobody() {
+async fn f02_a_lost_reply_leaves_nothing_and_blocks_nobody() {
     let etcd = etcd!(1);
     let at = etcd.addresses()[0].clone();
     let proxy = Proxy::start(&at).await.unwrap();
@@ -210,6 +210,50 @@ async fn a_lost_reply_leaves_nothing_and_blocks_nobody() {
         let guard = b.mutex("k").wait(SECS(10)).acquire().await.unwrap();
         guard.release().await.unwrap();
         until("nothing is left", async || keys(&at, "ns:").await.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn f01_a_cut_anywhere_leaves_no_lock_without_an_end() {
+    let etcd = etcd!(1);
+    let at = etcd.addresses()[0].clone();
+    let proxy = Proxy::start(&at).await.unwrap();
+    let (a, b) = (
+        client(Config::new([proxy.address()]).timeout(MS(500)), "ns").await,
+        client(config(&etcd), "ns").await,
+    );
+    a.mutex("k")
+        .ttl(SECS(2))
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    let before = proxy.passed();
+    let whole = a.mutex("k").ttl(SECS(2)).acquire().await.unwrap();
+    let after = proxy.passed();
+    whole.release().await.unwrap();
+    let mut cuts = Vec::new();
+    for part in 1..10 {
+        cuts.push((true, (after.0 - before.0) * part / 10));
+        cuts.push((false, (after.1 - before.1) * part / 10));
+    }
+    for (request, bytes) in cuts {
+        match request {
+            true => proxy.requests(Fault::CutAfter(bytes)),
+            false => proxy.replies(Fault::CutAfter(bytes)),
+        }
+        drop(a.mutex("k").ttl(SECS(2)).wait(Wait::Try).acquire().await);
+        let stored = ctl(&at, &["get", "--prefix", "ns", "-w", "json"]).await;
+        assert_eq!(
+            stored.matches("\"create_revision\"").count(),
+            stored.matches("\"lease\"").count(),
+            "a key without a lease: {stored}"
+        );
+        proxy.heal();
+        let next = b.mutex("k").ttl(SECS(2)).wait(SECS(20)).acquire().await;
+        next.unwrap().release().await.unwrap();
     }
 }
 

@@ -1,10 +1,12 @@
 //! What is in the store, and what the gate and the doctor say.
 
 use distlock_core::driver::{Break, Kind, LostReason};
-use distlock_core::{Client, ErrorKind};
-use distlock_etcd::{Config, GuardTxn, Txn};
+use distlock_core::{Client, ErrorKind, FencingToken};
+use distlock_etcd::{Config, EtcdGate, GuardTxn, Txn, Writes};
+use distlock_fence::{FenceError, FenceGate};
+use futures_util::future::join_all;
 
-use crate::cluster::{SECS, client, config, ctl, etcd, keys, until};
+use crate::cluster::{MS, SECS, client, config, ctl, etcd, keys, until};
 
 async fn shut(client: Client) {
     assert!(client.shutdown(SECS(5)).await);
@@ -69,12 +71,45 @@ async fn f32_a_wait_that_timed_out_leaves_no_key() {
         );
         assert!(b.mutex("k").try_acquire().await.unwrap().is_none());
     }
-    until("only the holder's key is there", async || {
-        keys(at, "ns:k/").await.len() == 1
-    })
-    .await;
+    for _ in 0..3 {
+        let interrupted = tokio::spawn(b.mutex("k").acquire());
+        until("it waits", async || keys(at, "ns:k/").await.len() == 2).await;
+        interrupted.abort();
+        until("only the holder's key is there", async || {
+            keys(at, "ns:k/").await.len() == 1
+        })
+        .await;
+    }
     held.release().await.unwrap();
     assert!(b.mutex("k").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn f65_a_lease_is_as_long_as_asked() {
+    let etcd = etcd!(1);
+    let at = &etcd.addresses()[0];
+    let locks = client(config(&etcd), "ns").await;
+    for (ttl, granted) in [
+        (MS(1_500), 2),
+        (SECS(4_000), 4_000),
+        (SECS(366 * 86_400), 366 * 86_400),
+    ] {
+        let held = locks.mutex("k").ttl(ttl).acquire().await.unwrap();
+        let key = keys(at, "ns:k/").await.remove(0);
+        let lease = key
+            .strip_prefix("ns:k/")
+            .unwrap()
+            .split_once('.')
+            .unwrap()
+            .0
+            .to_owned();
+        let said = ctl(at, &["lease", "timetolive", &lease]).await;
+        assert!(
+            said.contains(&format!("granted with TTL({granted}s)")),
+            "{ttl:?}: {said}"
+        );
+        held.release().await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -211,4 +246,49 @@ async fn the_doctor_knows_old_versions_and_the_least_ttl() {
     assert_eq!(locks.inspect("k").await.unwrap().kind, None::<Kind>);
     etcd.member(0).kill9().unwrap();
     assert!(locks.doctor().await.is_err());
+}
+
+#[tokio::test]
+async fn a_gate_refuses_old_tokens_and_writes_nothing_of_theirs() {
+    let etcd = etcd!(1);
+    let at = &etcd.addresses()[0];
+    let gate = EtcdGate::connect(&config(&etcd), "fence/").await.unwrap();
+    let pass = async |token, data: &str| {
+        let writes = Writes::new().put("data", data).delete("pending");
+        gate.pass("a", FencingToken::new(token), writes).await
+    };
+    let data = async || {
+        ctl(at, &["get", "data", "--print-value-only"])
+            .await
+            .trim()
+            .to_owned()
+    };
+    ctl(at, &["put", "pending", "x"]).await;
+    pass(5, "first").await.unwrap();
+    assert_eq!(ctl(at, &["get", "pending"]).await.trim(), "");
+    pass(60, "second").await.unwrap();
+    let e = pass(5, "stale").await.unwrap_err();
+    assert!(
+        matches!(e, FenceError::Stale { newest, .. } if newest == FencingToken::new(60)),
+        "{e}"
+    );
+    assert_eq!(data().await, "second");
+    // A holder writes often.
+    pass(60, "third").await.unwrap();
+    // Whoever comes in between, the latest holder's write stays.
+    let race = (100..104).map(|token| {
+        let pass = &pass;
+        async move { drop(pass(token, &token.to_string()).await) }
+    });
+    join_all(race).await;
+    assert_eq!(data().await, "103");
+    let e = gate
+        .pass("", FencingToken::new(1), Writes::new())
+        .await
+        .unwrap_err();
+    assert!(matches!(e, FenceError::InvalidResource { .. }), "{e}");
+    ctl(at, &["put", "fence/a", "x"]).await;
+    let e = pass(u64::MAX, "unjudged").await.unwrap_err();
+    assert!(matches!(e, FenceError::Damaged { .. }), "{e}");
+    assert_eq!(data().await, "103");
 }
