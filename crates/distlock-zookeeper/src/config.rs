@@ -16,8 +16,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// The path under which everything is kept, such as `/apps/shop`; the root if empty. Missing parts are created.
     pub chroot: String,
-    /// `user:password` of the `digest` scheme.
+    /// `user:password`.
     pub auth: Option<Secret>,
+    /// How user and password are shown.
+    pub scheme: Scheme,
     /// Who may read and write the nodes that we create.
     pub acl: Acl,
     /// The session timeout to ask for. The servers have the last word (by default 2 to 20 of their ticks).
@@ -26,6 +28,18 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
+}
+
+/// How a client tells the servers who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    /// The servers' own scheme `digest`. They know no accounts: whoever names the same user and password is the same.
+    /// Both travel in clear text.
+    #[default]
+    Digest,
+    /// SASL with DIGEST-MD5, for accounts that the servers know (their JAAS configuration); the password does not
+    /// travel. Needs the cargo feature `sasl`.
+    Sasl,
 }
 
 /// The access rights of the nodes that we create.
@@ -40,7 +54,7 @@ pub enum Acl {
 
 /// The names that [`Config::set`] knows.
 pub fn parameters() -> &'static [&'static str] {
-    &["session_timeout", "connect_timeout", "timeout", "acl"]
+    &["session_timeout", "connect_timeout", "timeout", "acl", "auth"]
 }
 
 impl Config {
@@ -54,6 +68,7 @@ impl Config {
             hosts: hosts.into_iter().map(|host| with_port(host.into())).collect(),
             chroot: String::new(),
             auth: None,
+            scheme: Scheme::default(),
             acl: Acl::default(),
             session_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
@@ -84,6 +99,13 @@ impl Config {
                     _ => return Err(invalid(format!("acl={value}: write open or creator"))),
                 }
             }
+            "auth" => {
+                self.scheme = match value {
+                    "digest" => Scheme::Digest,
+                    "sasl" => Scheme::Sasl,
+                    _ => return Err(invalid(format!("auth={value}: write digest or sasl"))),
+                }
+            }
             _ => {
                 let known = parameters().join(", ");
                 return Err(invalid(format!("unknown parameter {name}; known are {known}")));
@@ -104,6 +126,15 @@ impl Config {
         }
         if self.acl == Acl::Creator && self.auth.is_none() {
             return Err(invalid("acl=creator needs a user and a password".into()));
+        }
+        if self.scheme == Scheme::Sasl {
+            if self.auth.is_none() {
+                return Err(invalid("auth=sasl needs a user and a password".into()));
+            }
+            if cfg!(not(feature = "sasl")) {
+                let why = "auth=sasl needs the cargo feature `sasl` of distlock-zookeeper, which is off";
+                return Err(DriverError::refused(Refusal::Unsupported(why.into())));
+            }
         }
         let chroot = self.chroot.trim_matches('/');
         if chroot.is_empty() {
@@ -156,6 +187,13 @@ mod tests {
         }
         let said = Config::new(["h"]).set("sesion_timeout", "1s");
         assert!(said.is_err_and(|e| e.to_string().contains("sesion_timeout")));
+    }
+
+    #[test]
+    fn sasl_is_refused_without_an_account() {
+        let mut config = Config::new(["h"]);
+        config.set("auth", "sasl").unwrap();
+        assert!(config.checked().is_err_and(|e| e.to_string().contains("user")));
     }
 
     #[test]

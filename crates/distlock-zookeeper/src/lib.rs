@@ -17,6 +17,7 @@ mod config;
 mod contender;
 mod doctor;
 mod driver;
+mod gate;
 mod inspect;
 mod kinds;
 mod multi;
@@ -31,10 +32,13 @@ mod supervisor;
 mod taking;
 mod watches;
 mod witness;
+mod writes;
 
-pub use crate::config::{Acl, Config, parameters};
+pub use crate::config::{Acl, Config, Scheme, parameters};
 pub use crate::driver::open;
+pub use crate::gate::ZooKeeperGate;
 pub use crate::multi::{GuardMulti, Multi, MultiError};
+pub use crate::writes::Writes;
 pub use distlock_core::Secret;
 
 /// The code on the engine's page compiles.

@@ -10,11 +10,15 @@ use std::sync::Arc;
 use distlock_core::by_client::ByClient;
 use distlock_core::driver::{DriverError, Reached};
 use distlock_core::{Error, ErrorKind, Guard, OwnerId};
-use zookeeper_client::{Acls, CheckWriteError, CheckWriter, CreateMode};
+use zookeeper_client::MultiWriteError;
 
 use crate::call::{fault, is_answer};
 use crate::driver::Shared;
 use crate::registry::Held;
+use crate::writes::Writes;
+
+/// Whatever its version is.
+const ANY: i32 = -1;
 
 /// The clients whose holds [`Multi::of`] finds.
 pub(crate) static CLIENTS: ByClient<Shared> = ByClient::new();
@@ -61,14 +65,7 @@ impl GuardMulti for distlock_core::Held {
 pub struct Multi {
     chroot: String,
     held: Arc<Held>,
-    writes: Vec<Write>,
-}
-
-#[derive(Debug)]
-enum Write {
-    Create(String, Vec<u8>),
-    Set(String, Vec<u8>, Option<i32>),
-    Delete(String, Option<i32>),
+    writes: Writes,
 }
 
 /// Why nothing was written, or nobody knows.
@@ -105,7 +102,7 @@ impl Multi {
         Ok(Self {
             chroot: shared.config.chroot.clone(),
             held,
-            writes: Vec::new(),
+            writes: Writes::new(),
         })
     }
 
@@ -115,25 +112,21 @@ impl Multi {
         &self.held.path
     }
 
-    fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.chroot)
-    }
-
     /// Makes a persistent node that everybody may use.
     pub fn create(mut self, path: &str, data: impl Into<Vec<u8>>) -> Self {
-        self.writes.push(Write::Create(self.at(path), data.into()));
+        self.writes = self.writes.create(path, data);
         self
     }
 
     /// Writes a node's data; with a version only if it still has that one.
     pub fn set(mut self, path: &str, data: impl Into<Vec<u8>>, version: Option<i32>) -> Self {
-        self.writes.push(Write::Set(self.at(path), data.into(), version));
+        self.writes = self.writes.set(path, data, version);
         self
     }
 
     /// Deletes a node; with a version only if it still has that one.
     pub fn delete(mut self, path: &str, version: Option<i32>) -> Self {
-        self.writes.push(Write::Delete(self.at(path), version));
+        self.writes = self.writes.delete(path, version);
         self
     }
 
@@ -150,45 +143,34 @@ impl Multi {
             return Err(passed_on());
         }
         let call = session.call().map_err(told)?;
-        let mut writer = call
-            .client
-            .new_check_writer(&self.held.path, None)
+        let mut multi = call.client.new_multi_writer();
+        multi
+            .add_check_version(&self.held.path, ANY)
             .map_err(|e| told(fault(e)))?;
-        for (index, write) in self.writes.iter().enumerate() {
-            write.add(&mut writer).map_err(|e| MultiError::Refused {
+        self.writes
+            .add_to(&mut multi, &self.chroot)
+            .map_err(|(index, e)| MultiError::Refused {
                 index,
                 why: e.to_string(),
             })?;
-        }
         let sent = call.sent;
-        match session.clock().timeout(session.patience(), writer.commit()).await {
+        match session.clock().timeout(session.patience(), multi.commit()).await {
             Some(Ok(_)) => {
                 session.alive(sent);
                 Ok(())
             }
-            Some(Err(CheckWriteError::CheckFailed { .. })) => Err(passed_on()),
-            Some(Err(CheckWriteError::OperationFailed { index, source })) if is_answer(&source) => {
-                let why = source.to_string();
-                Err(MultiError::Refused { index, why })
+            Some(Err(MultiWriteError::OperationFailed { index: 0, .. })) => Err(passed_on()),
+            Some(Err(MultiWriteError::OperationFailed { index, source })) if is_answer(&source) => {
+                Err(MultiError::Refused {
+                    index: index - 1,
+                    why: source.to_string(),
+                })
             }
             Some(Err(e)) => Err(told(fault(e.into()))),
             None => Err(told(DriverError::unavailable(
                 Reached::Maybe,
                 "ZooKeeper does not answer",
             ))),
-        }
-    }
-}
-
-impl Write {
-    fn add(&self, writer: &mut CheckWriter<'_>) -> Result<(), zookeeper_client::Error> {
-        match self {
-            Self::Create(path, data) => {
-                let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                writer.add_create(path, data, &options)
-            }
-            Self::Set(path, data, version) => writer.add_set_data(path, data, *version),
-            Self::Delete(path, version) => writer.add_delete(path, *version),
         }
     }
 }

@@ -61,7 +61,8 @@ impl Paths {
     }
 }
 
-fn encode(name: &str) -> String {
+/// One part of a path for any name but the empty one.
+pub(crate) fn encode(name: &str) -> String {
     let dots = name == "." || name == "..";
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

@@ -1,8 +1,9 @@
-//! Renewal: the session is the lease, so one request renews all holds.
+//! Renewal: the session is the lease, so what was heard of it renews all holds.
 
 use std::pin::pin;
 use std::sync::Arc;
 
+use distlock_core::clock::Moment;
 use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
 use futures_util::future::{join, join_all};
 
@@ -10,9 +11,14 @@ use crate::call::{Call, fault};
 use crate::driver::Shared;
 use crate::registry::Held;
 
+/// Calls about more holds than these are answered from what is known of the session, if that is recent: its heartbeat
+/// and the watches tell what a request would, and the traffic does not grow with the holds.
+const FEW: usize = 16;
+
 impl Shared {
-    /// One `sync` for all: its answer proves that the session lives, and everything that happened to our nodes before
-    /// it was told to us before it. Nodes that are not watched on the present connection are looked at one by one.
+    /// One `sync` for a few (somebody verifies, or there are no more): its answer proves that the session lives, and
+    /// everything that happened to our nodes before it was told to us before it. Nodes that are not watched on the
+    /// present connection are looked at one by one.
     pub(crate) async fn renew(&self, holds: &[Hold], answer: &(dyn Fn(usize, Renewal) + Send + Sync)) {
         let began = self.engine.clock().now();
         let mut live = Vec::new();
@@ -22,6 +28,16 @@ impl Shared {
                 Some(held) => answer(at, Renewal::Lost(self.reason(&held))),
                 None => answer(at, Renewal::Lost(LostReason::Taken)),
             }
+        }
+        if live.len() > FEW {
+            self.watches.settle().await;
+            live.retain(|(at, hold, held)| {
+                let known = held.is_verified() && held.session.is_fresh() && !over(held);
+                if known {
+                    answer(*at, renewed(hold, held, began));
+                }
+                !known
+            });
         }
         let Some((_, _, first)) = live.first() else { return };
         let call = match first.session.call() {
@@ -71,7 +87,7 @@ impl Shared {
                 match () {
                     () if over(&held) => Renewal::Lost(self.reason(&held)),
                     () if failed => self.unknown(),
-                    () => Renewal::Good(held.session.deadline().min(began + hold.ttl)),
+                    () => renewed(hold, &held, began),
                 },
             );
         }
@@ -91,6 +107,10 @@ impl Shared {
             "ZooKeeper does not answer",
         ))
     }
+}
+
+fn renewed(hold: &Hold, held: &Held, now: Moment) -> Renewal {
+    Renewal::Good(held.session.deadline().min(now + hold.ttl))
 }
 
 fn over(held: &Held) -> bool {

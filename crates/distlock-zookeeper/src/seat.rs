@@ -65,6 +65,11 @@ pub(crate) fn container(acl: Acl) -> CreateOptions<'static> {
     CreateMode::Container.with_acls(acls(acl))
 }
 
+/// What stays, for the records of a gate.
+pub(crate) fn lasting(acl: Acl) -> CreateOptions<'static> {
+    CreateMode::Persistent.with_acls(acls(acl))
+}
+
 pub(crate) fn ephemeral(acl: Acl) -> CreateOptions<'static> {
     CreateMode::Ephemeral.with_acls(acls(acl))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use distlock_core::Secret;
 use distlock_core::clock::{Clock, Moment};
 use distlock_core::driver::{DriverError, Reached};
 use distlock_core::engine::Engine;
@@ -12,17 +13,39 @@ use tokio::sync::Notify;
 use zookeeper_client::{Client, Connector, StateWatcher};
 
 use crate::call::{Call, fault};
-use crate::config::Config;
+use crate::config::{Config, Scheme};
 
 /// How to connect as this client.
 pub(crate) fn connector(config: &Config) -> Connector {
     let connector = Client::connector();
-    match &config.auth {
-        Some(auth) => connector.with_auth("digest", auth.reveal().as_bytes()),
-        None => connector,
+    let Some(auth) = &config.auth else {
+        return connector;
+    };
+    match config.scheme {
+        Scheme::Digest => connector.with_auth("digest", auth.reveal().as_bytes()),
+        Scheme::Sasl => with_sasl(connector, auth),
     }
 }
 
+#[cfg(feature = "sasl")]
+fn with_sasl(connector: Connector, auth: &Secret) -> Connector {
+    let (user, password) = auth.reveal().split_once(':').unwrap_or((auth.reveal(), ""));
+    connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(
+        user.to_owned(),
+        password.to_owned(),
+    ))
+}
+
+/// Refused by [`Config::checked`].
+#[cfg(not(feature = "sasl"))]
+fn with_sasl(connector: Connector, _: &Secret) -> Connector {
+    connector
+}
+
+/// Heartbeats in a session timeout. A hold's deadline counts from the latest one that was answered.
+pub(crate) const BEATS: u32 = 8;
+/// A session is known to live for this part of its timeout after a heartbeat was sent.
+const FRESH: u32 = 6;
 /// A server that says nothing for this part of the session timeout is left for another. The session client's own choice
 /// is two fifths, after which a hold has little time left to be verified elsewhere.
 const SILENCE: u32 = 5;
@@ -199,6 +222,12 @@ impl Session {
     /// Whether a request was answered that was sent at that moment or later.
     pub(crate) fn heard_since(&self, moment: Moment) -> bool {
         self.alive.load(Ordering::Acquire) >= moment.as_nanos()
+    }
+
+    /// Whether it is connected, and a heartbeat of late was answered.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let alive = Moment::from_nanos(self.alive.load(Ordering::Acquire));
+        self.connected.load(Ordering::Acquire) && self.clock.now() < alive + self.timeout / FRESH
     }
 
     /// One heartbeat of our own: the session client keeps the session alive, but does not say when it last heard.

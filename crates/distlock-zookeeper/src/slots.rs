@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use distlock_core::driver::{DriverError, Holder, Kind, Line, Reached};
+use futures_util::future::join;
 use zookeeper_client::Error;
 
 use crate::call::fault;
@@ -40,7 +41,7 @@ impl Slots {
         }
     }
 
-    /// One look, and what is left to delete after a grant: the place in line.
+    /// One look, and what is left to delete after a grant: a place in line whose delete was not answered.
     pub(crate) async fn look(&mut self, eyes: &Eyes<'_>) -> Result<(Found, Chased), DriverError> {
         match self.try_look(eyes).await {
             Err(e) if matches!(e.kind, distlock_core::driver::DriverErrorKind::Refused(_)) => {
@@ -81,11 +82,14 @@ impl Slots {
                 }
                 return self.behind(eyes, &taken, ahead).await;
             }
-            let lease = self.lease.sit(eyes.session).await?;
+            // The place in line is left in the same trip, so that a grant leaves nobody behind it.
+            let (lease, left) = join(self.lease.sit(eyes.session), self.turn.leave()).await;
+            let lease = lease?;
             if lease.me < self.of as usize {
                 return Ok(self.granted(lease.at));
             }
             // Somebody took a lease without waiting in line.
+            left?;
             self.lease.leave().await?;
         }
         Err(DriverError::unavailable(
@@ -101,7 +105,7 @@ impl Slots {
 
     /// The leases in use. Refuses when the key is another kind of lock, or a semaphore of another size.
     async fn room(&self, eyes: &Eyes<'_>) -> Result<Vec<Node>, DriverError> {
-        let (here, leases) = futures_util::future::join(
+        let (here, leases) = join(
             children(eyes.session, &self.path),
             children(eyes.session, &self.lease.dir),
         )

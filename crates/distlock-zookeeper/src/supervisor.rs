@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use zookeeper_client::SessionState;
 
 use crate::driver::Shared;
-use crate::session::Session;
+use crate::session::{BEATS, Session};
 use crate::witness::testify;
 
 /// Between two attempts to get a new session.
@@ -21,9 +21,6 @@ const DOUBT: Duration = Duration::from_millis(250);
 /// That first time. A connection that was made while somebody else took the session over may be forgotten by the
 /// server when the session is closed: it stays open, and nothing is answered.
 const WATCHFUL: Duration = Duration::from_secs(3);
-
-/// Heartbeats in a session timeout. A hold's deadline counts from the latest one that was answered.
-const BEATS: u32 = 8;
 
 pub(crate) async fn supervise(shared: Arc<Shared>, mut session: Arc<Session>) {
     loop {

@@ -70,7 +70,18 @@ impl ZooKeeper {
             places.push(("127.0.0.1".to_owned(), three.each_ref().map(Port::number)));
             ports.extend(three);
         }
-        Self::start_at(places, ports, None, lines).await
+        Self::start_at(places, ports, None, lines, None).await
+    }
+
+    /// One server that knows an account, for SASL.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start_with_account(user: &str, password: &str) -> Result<Self, StartError> {
+        let ports = vec![Port::free()?];
+        let places = vec![("127.0.0.1".to_owned(), [ports[0].number(), 0, 0])];
+        let lines = "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n";
+        Self::start_at(places, ports, None, lines, Some((user, password))).await
     }
 
     /// Starts a server on each host.
@@ -81,7 +92,7 @@ impl ZooKeeper {
         let places = (0..n)
             .map(|n| (net.address(n), [CLIENTS, PEERS, ELECTION]))
             .collect();
-        Self::start_at(places, Vec::new(), Some(net), "").await
+        Self::start_at(places, Vec::new(), Some(net), "", None).await
     }
 
     async fn start_at(
@@ -89,6 +100,7 @@ impl ZooKeeper {
         ports: Vec<Port>,
         net: Option<Net>,
         lines: &str,
+        account: Option<(&str, &str)>,
     ) -> Result<Self, StartError> {
         let java = find("java")?;
         let jars = std::env::var("DISTLOCK_ZOOKEEPER_JARS").unwrap_or_else(|_| JARS.into());
@@ -99,6 +111,16 @@ impl ZooKeeper {
             return Err(StartError::Missing(missing.into()));
         }
         let dir = TempDir::with_prefix("distlock-zookeeper-")?;
+        let mut accounts = None;
+        if let Some((user, password)) = account {
+            let file = dir.path().join("jaas.conf");
+            let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+            fs::write(
+                &file,
+                format!("Server {{ {module} required user_{user}=\"{password}\"; }};\n"),
+            )?;
+            accounts = Some(format!("-Djava.security.auth.login.config={}", file.display()));
+        }
         let ensemble: String = (1..)
             .zip(&places)
             .map(|(number, (host, [_, peers, election]))| {
@@ -126,6 +148,7 @@ impl ZooKeeper {
             name(&own, number)?;
             let start = Program::new(&java, &own)
                 .args(JVM)
+                .args(&accounts)
                 .args(["-cp", &jars])
                 .args(["org.apache.zookeeper.server.quorum.QuorumPeerMain"])
                 .args([config]);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::{MS, Peer, client, config, kill_session, owner_of, until};
 use distlock_core::driver::{LostReason, Mode, Reached, Renewal, Standing};
+use distlock_core::{ErrorKind, Wait};
 use distlock_testkit::proxy::{Fault, Proxy};
 use distlock_testkit::servers::{Data, ZooKeeper, or_skip};
 use zookeeper_client as zk;
@@ -185,7 +186,7 @@ async fn a_deleted_node_is_told_within_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f56_a_lost_reply_of_a_create_makes_no_second_node() {
+async fn f56_f02_a_lost_reply_of_a_create_makes_no_second_node() {
     let Some(server) = or_skip(ZooKeeper::start(1).await) else {
         return;
     };
@@ -265,4 +266,75 @@ async fn f60_a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
     assert!(next.token() > token);
     proxy.heal();
     next.verify().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f01_a_cut_anywhere_leaves_no_lock_without_an_end() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let hosts = server.addresses();
+    let proxy = Proxy::start(&hosts[0]).await.unwrap();
+    let mut through = config(&[proxy.address()], SESSION);
+    through.timeout = 500 * MS;
+    let (a, b) = (client(through).await, client(config(&hosts, SESSION)).await);
+    let admin = zk::Client::connect(&hosts[0]).await.unwrap();
+    a.mutex("k").acquire().await.unwrap().release().await.unwrap();
+    let before = proxy.passed();
+    let whole = a.mutex("k").acquire().await.unwrap();
+    let after = proxy.passed();
+    whole.release().await.unwrap();
+    let mut cuts = Vec::new();
+    for part in 1..6 {
+        cuts.push((true, (after.0 - before.0) * part / 6));
+        cuts.push((false, (after.1 - before.1) * part / 6));
+    }
+    for (request, bytes) in cuts {
+        match request {
+            true => proxy.requests(Fault::CutAfter(bytes)),
+            false => proxy.replies(Fault::CutAfter(bytes)),
+        }
+        drop(a.mutex("k").wait(Wait::Try).acquire().await);
+        for node in admin.list_children("/distlock/k").await.unwrap() {
+            let stat = admin.check_stat(&format!("/distlock/k/{node}")).await.unwrap();
+            assert!(
+                stat.is_none_or(|stat| stat.ephemeral_owner != 0),
+                "{node} has no session"
+            );
+        }
+        proxy.heal();
+        let next = b.mutex("k").wait(20_000 * MS).acquire().await;
+        next.unwrap().release().await.unwrap();
+        until("it is connected again", async || a.inspect("k").await.is_ok()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f34_without_servers_calls_end_in_time_and_say_so() {
+    let Some(mut server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let mut short = config(&server.addresses(), SESSION);
+    short.timeout = 400 * MS;
+    let a = client(short).await;
+    a.mutex("warm").acquire().await.unwrap().release().await.unwrap();
+    server.server(0).pause().unwrap();
+    let unheard =
+        |e: &distlock_core::Error| matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::Unavailable);
+    let start = Instant::now();
+    let e = a.mutex("k").wait(1_000 * MS).acquire().await.unwrap_err();
+    assert!(unheard(&e), "{e}");
+    let e = a.mutex("k").try_acquire().await.unwrap_err();
+    assert!(unheard(&e), "{e}");
+    assert!(
+        start.elapsed() < Duration::from_secs(6),
+        "after {:?}",
+        start.elapsed()
+    );
+    server.server(0).resume().unwrap();
+    let guard = a.mutex("k").wait(20_000 * MS).acquire().await.unwrap();
+    guard.release().await.unwrap();
+    server.server(0).kill9().unwrap();
+    let e = a.mutex("k").wait(1_000 * MS).acquire().await.unwrap_err();
+    assert!(unheard(&e), "{e}");
 }

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use distlock_core::driver::{Mode, Standing};
-use distlock_core::{ErrorKind, Namespace};
+use distlock_core::{ErrorKind, FencingToken, Namespace};
+use distlock_fence::{FenceError, FenceGate};
 use distlock_testkit::servers::{ZooKeeper, or_skip};
-use distlock_zookeeper::{GuardMulti, MultiError};
+use distlock_zookeeper::{GuardMulti, MultiError, Writes, ZooKeeperGate};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use zookeeper_client as zk;
 
 use crate::common::{MS, Peer, client, config, until};
@@ -42,6 +45,32 @@ async fn nodes_are_curators() {
         assert_ne!(stat.ephemeral_owner, 0);
         claim.release(None).await.unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f65_a_session_is_as_long_as_asked() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    for seconds in [8, 60] {
+        let a = client(config(&server.addresses(), Duration::from_secs(seconds))).await;
+        let held = a.mutex("k").acquire().await.unwrap();
+        let sessions = server.four_letters(0, "cons").await.unwrap();
+        assert!(
+            sessions.contains(&format!("to={},", seconds * 1000)),
+            "{sessions}"
+        );
+        held.release().await.unwrap();
+    }
+    // The servers allow a minute here; what they do not give is refused.
+    let a = client(config(&server.addresses(), Duration::from_secs(3_600))).await;
+    let longer = a
+        .mutex("k")
+        .ttl(Duration::from_secs(61))
+        .acquire()
+        .await
+        .unwrap_err();
+    assert_eq!(longer.kind(), ErrorKind::InvalidConfig, "{longer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,10 +176,13 @@ async fn f32_waits_that_run_out_leave_neither_nodes_nor_watches() {
         assert!(b.mutex("k").try_acquire().await.unwrap().is_none());
     }
     let admin = zk::Client::connect(&hosts[0]).await.unwrap();
-    until("only the holder's node is there", async || {
-        admin.list_children("/distlock/k").await.unwrap().len() == 1
-    })
-    .await;
+    let nodes = async || admin.list_children("/distlock/k").await.unwrap().len();
+    for _ in 0..3 {
+        let interrupted = tokio::spawn(b.mutex("k").acquire());
+        until("it waits", async || nodes().await == 2).await;
+        interrupted.abort();
+        until("only the holder's node is there", async || nodes().await == 1).await;
+    }
     // One for the holder's own node, at most one for the latest waiter.
     until("the watches are gone", async || {
         let words = server.four_letters(0, "wchs").await.unwrap();
@@ -191,4 +223,42 @@ async fn a_parent_that_vanishes_is_made_again() {
     };
     let (deleted, ()) = tokio::join!(deletes, locks);
     assert!(deleted > 0, "the parent was never deleted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_refuses_old_tokens_and_writes_nothing_of_theirs() {
+    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
+        return;
+    };
+    let hosts = server.addresses();
+    let mut below = config(&hosts, SESSION);
+    below.chroot = "/apps".into();
+    let gate = ZooKeeperGate::connect(below, "/fence").await.unwrap();
+    let admin = zk::Client::connect(&hosts[0]).await.unwrap();
+    let pass = async |token, writes| gate.pass("a/b", FencingToken::new(token), writes).await;
+    let set = |data: &str| Writes::new().set("/data", data, None);
+    let data = async || admin.get_data("/apps/data").await.unwrap().0;
+    pass(5, Writes::new().create("/data", "first")).await.unwrap();
+    pass(6, set("second")).await.unwrap();
+    let e = pass(5, set("stale")).await.unwrap_err();
+    assert!(
+        matches!(e, FenceError::Stale { newest, .. } if newest == FencingToken::new(6)),
+        "{e}"
+    );
+    assert_eq!(data().await, b"second");
+    // A holder writes often; what is refused for another reason is not remembered.
+    pass(6, set("third")).await.unwrap();
+    let e = pass(9, Writes::new().set("/none", "", None)).await.unwrap_err();
+    assert!(matches!(e, FenceError::Store(_)), "{e}");
+    pass(7, set("fourth")).await.unwrap();
+    // Whoever comes in between, the latest holder's write stays.
+    let race = (10..14).map(|token| pass(token, set(&token.to_string())).map(|_| ()));
+    join_all(race.collect::<Vec<_>>()).await;
+    assert_eq!(data().await, b"13");
+    let e = gate.pass("", FencingToken::new(1), set("")).await.unwrap_err();
+    assert!(matches!(e, FenceError::InvalidResource { .. }), "{e}");
+    admin.set_data("/apps/fence/a%2Fb", b"x", None).await.unwrap();
+    let e = pass(99, set("unjudged")).await.unwrap_err();
+    assert!(matches!(e, FenceError::Damaged { .. }), "{e}");
+    assert_eq!(data().await, b"13");
 }

@@ -6,3 +6,5 @@ mod common;
 mod doctor;
 mod faults;
 mod formats;
+#[cfg(feature = "sasl")]
+mod secure;
