@@ -19,6 +19,7 @@
 mod commit;
 mod mysql;
 mod postgres;
+mod results;
 #[cfg(feature = "sqlx")]
 mod sqlx;
 
@@ -30,6 +31,7 @@ use distlock_core::FencingToken;
 pub use self::commit::CommitFailure;
 pub use self::mysql::MysqlTx;
 pub use self::postgres::{fence_postgres, fence_schema_postgres, lock_postgres};
+pub use self::results::Results;
 #[cfg(feature = "sqlx")]
 pub use self::sqlx::{fence_postgres_sqlx, lock_postgres_sqlx};
 use crate::fault::Fault;

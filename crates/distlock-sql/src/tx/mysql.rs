@@ -117,7 +117,7 @@ impl MysqlTx {
     }
 }
 
-struct Driver<'a, Q>(&'a mut Q);
+pub(super) struct Driver<'a, Q>(pub(super) &'a mut Q);
 
 fn failed(e: mysql_async::Error) -> Failed {
     Failed {

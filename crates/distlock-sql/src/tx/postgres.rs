@@ -116,7 +116,7 @@ pub(super) async fn fence(
     admitted(seen.first.int().unsigned_abs(), token)
 }
 
-struct Driver<'a, 'b>(&'a tokio_postgres::Transaction<'b>);
+pub(super) struct Driver<'a, 'b>(pub(super) &'a tokio_postgres::Transaction<'b>);
 
 fn failed(e: tokio_postgres::Error) -> Failed {
     Failed {

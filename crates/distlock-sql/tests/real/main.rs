@@ -6,6 +6,7 @@ mod conformance;
 mod connections;
 mod faults;
 mod reach;
+mod results;
 mod rows;
 mod server;
 mod session;

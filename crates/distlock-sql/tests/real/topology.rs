@@ -147,26 +147,44 @@ async fn poolers_that_share_out_sessions_are_refused() {
 
 both! {
     #[test]
-    /// Set wrong on purpose, each is found, and the worst come first.
+    /// A server as it should be is not complained of. Set wrong on purpose, each is found, and the worst come first.
     async fn the_doctor_finds_what_is_set_wrong(dialect) {
         let settings: &[&str] = match dialect {
-            Dialect::Postgres => &["synchronous_commit=off", "default_transaction_isolation=serializable"],
+            Dialect::Postgres => &["fsync=on"],
             Dialect::Mysql => &[
-                "--log-bin=log", "--server-id=1", "--binlog-format=STATEMENT", "--sync-binlog=0", "--wait-timeout=5",
-                "--transaction-isolation=SERIALIZABLE",
+                "--log-bin=log", "--server-id=1", "--binlog-format=ROW", "--sync-binlog=1",
+                "--innodb-flush-log-at-trx-commit=1",
             ],
         };
         let Some(server) = Server::start_with(dialect, Vec::new(), settings).await else { return };
         let found = locks(server.config()).await.doctor().await.unwrap();
-        let wrong: &[&str] = match dialect {
-            // The test servers are started without fsync anyway.
-            Dialect::Postgres => &["postgres-fsync", "postgres-synchronous-commit", "postgres-isolation"],
-            Dialect::Mysql => {
-                &["mysql-binlog-format", "mysql-sync-binlog", "mysql-flush", "mysql-wait-timeout", "mysql-isolation"]
-            }
+        assert!(found.iter().all(|f| f.severity == Severity::Info), "{found:?}");
+
+        // PostgreSQL's `fsync` is among what `the_doctor_knows_the_server` finds.
+        let wrong: &[(&str, &str)] = match dialect {
+            Dialect::Postgres => &[
+                ("ALTER SYSTEM SET default_transaction_isolation = serializable", "postgres-isolation"),
+                ("ALTER SYSTEM SET synchronous_commit = off", "postgres-synchronous-commit"),
+            ],
+            Dialect::Mysql => &[
+                ("SET GLOBAL binlog_format = 'STATEMENT'", "mysql-binlog-format"),
+                ("SET GLOBAL sync_binlog = 0", "mysql-sync-binlog"),
+                ("SET GLOBAL innodb_flush_log_at_trx_commit = 2", "mysql-flush"),
+                ("SET GLOBAL wait_timeout = 5", "mysql-wait-timeout"),
+                ("SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE", "mysql-isolation"),
+            ],
         };
-        for id in wrong {
-            assert!(found.iter().any(|f| f.id == *id), "{id} in {found:?}");
+        for (setting, _) in wrong {
+            server.sql(setting).await;
+        }
+        if dialect == Dialect::Postgres {
+            server.sql("SELECT pg_reload_conf()").await;
+            let done = "SELECT 1 FROM pg_settings WHERE name = 'synchronous_commit' AND reset_val = 'off'";
+            server.sees(done).await;
+        }
+        let found = locks(server.config()).await.doctor().await.unwrap();
+        for (setting, id) in wrong {
+            assert!(found.iter().any(|f| f.id == *id), "{setting}: {found:?}");
         }
         assert!(found.is_sorted_by_key(|f| std::cmp::Reverse(f.severity)));
     }
