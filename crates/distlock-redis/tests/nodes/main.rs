@@ -4,5 +4,6 @@
 mod cluster;
 mod cluster_faults;
 mod redlock;
+mod redlock_doctor;
 mod redlock_faults;
 mod started;

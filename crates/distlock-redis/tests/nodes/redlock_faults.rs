@@ -146,7 +146,7 @@ async fn f53_a_node_that_restarts_empty_gives_no_second_majority() {
     assert_eq!(next.release().await.unwrap(), Release::Clean);
 }
 
-async fn distlock_vouch(addresses: &[String]) {
+pub(crate) async fn distlock_vouch(addresses: &[String]) {
     use distlock_core::Namespace;
     use distlock_core::clock::Clock;
     use distlock_core::engine::Engine;
