@@ -79,23 +79,10 @@ impl Dir {
 
     fn check_filesystem(&self, allow: bool) -> Result<(), DriverError> {
         let stat = fs::fstatfs(&self.fd).map_err(|e| failed("cannot examine", &self.path, e))?;
-        let kind = filesystem::kind(&stat);
-        if allow || kind.is_local() {
-            return Ok(());
+        match filesystem::kind(&stat) {
+            kind if allow || kind.is_local() => Ok(()),
+            kind => Err(refused(not_local(&self.path, kind))),
         }
-        let path = self.path.display();
-        Err(refused(match kind.name {
-            Some(name) => format!(
-                "{path} is on {name}, where locks of several hosts would not exclude each other reliably; choose \
-                 a directory on a local file system, or one of the engines with a server, or accept the risk with \
-                 `network_fs=allow`"
-            ),
-            None => format!(
-                "{path} is on a file system that is not known to be local (type {:#x}); choose a directory on a \
-                 local one, or accept the risk with `network_fs=allow`",
-                kind.magic
-            ),
-        }))
     }
 
     /// Refuses a directory in which others could tamper with the locks.
@@ -178,6 +165,22 @@ fn make(config: &Config) -> Result<OwnedFd, DriverError> {
     Ok(fd)
 }
 
+fn not_local(path: &Path, kind: filesystem::Kind) -> String {
+    let path = path.display();
+    match kind.name {
+        Some(name) => format!(
+            "{path} is on {name}, where locks of several hosts would not exclude each other reliably; choose a \
+             directory on a local file system, or one of the engines with a server, or accept the risk with \
+             `network_fs=allow`"
+        ),
+        None => format!(
+            "{path} is on a file system that is not known to be local (type {:#x}); choose a directory on a local \
+             one, or accept the risk with `network_fs=allow`",
+            kind.magic
+        ),
+    }
+}
+
 /// Modes are set explicitly; the umask has no say.
 fn chmod(fd: &OwnedFd, path: &Path, share: Share) -> Result<(), DriverError> {
     fs::fchmod(fd, Mode::from_raw_mode(share.dir_mode()))
@@ -201,5 +204,23 @@ fn opened(path: &Path, result: Result<OwnedFd, Errno>) -> Result<OwnedFd, Driver
             path.display()
         ))),
         Err(e) => Err(failed("cannot open", path, e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f93_file_systems_of_several_hosts_or_of_a_program_are_no_place_for_locks() {
+        for name in ["NFS", "FUSE", "CIFS", "9p"] {
+            let kind = filesystem::Kind::by_name(name).unwrap();
+            assert!(!kind.is_local(), "{name}");
+            let why = not_local(Path::new("/mnt/locks"), kind);
+            assert!(
+                why.contains("/mnt/locks") && why.contains(name) && why.contains("network_fs=allow"),
+                "{why}"
+            );
+        }
     }
 }

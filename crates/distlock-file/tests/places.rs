@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use distlock_core::driver::{DriverError, DriverErrorKind, Refusal};
 use distlock_file::{Config, Share};
-use kit::{Mount, Worker, client_of, is_root, shared, skip, token, worker};
+use kit::{Mount, Worker, client_of, is_root, mutex, shared, skip, token, worker};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -133,6 +133,82 @@ async fn f93_a_directory_that_cannot_be_written_is_unavailable_with_advice() {
         text.contains("read-only") && text.contains(base.path().to_str().unwrap()),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn f93_a_full_file_system_refuses_with_advice_and_lets_go_of_what_is_held() {
+    if !is_root() {
+        return skip("a full file system", "needs root to mount one");
+    }
+    let base = tempfile::tempdir().unwrap();
+    let Some(_mount) = Mount::tmpfs(base.path(), "size=8m,mode=700") else {
+        return skip("a full file system", "cannot mount a tmpfs");
+    };
+    let filler = base.path().join("filler");
+    let fill = || {
+        let mut file = fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 4096]).is_ok() {}
+    };
+    let full = |e: DriverError| {
+        let text = e.to_string();
+        assert!(matches!(e.kind, DriverErrorKind::Unavailable), "{text}");
+        assert!(
+            text.contains("full") && text.contains(base.path().to_str().unwrap()),
+            "{text}"
+        );
+    };
+    // No room for a table.
+    fill();
+    full(client_of(Config::new(base.path().join("locks"))).unwrap_err());
+    // No room for one lock more.
+    fs::remove_file(&filler).unwrap();
+    let client = client_of(Config::new(base.path().join("locks"))).unwrap();
+    let mut held = client.contender(mutex("held"));
+    held.look().await.unwrap().unwrap();
+    fill();
+    let mut refused = None;
+    for n in 0..10_000 {
+        let mut one_more = client.contender(mutex(&format!("{n:0500}")));
+        match one_more.look().await {
+            Ok(granted) => assert!(granted.is_some()),
+            Err(e) => {
+                refused = Some(e);
+                break;
+            }
+        }
+    }
+    full(refused.expect("it fills up"));
+    assert!(held.claim.release(None).await.is_ok());
+    // And with room again it works again.
+    fs::remove_file(&filler).unwrap();
+    assert!(client.contender(mutex("again")).look().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn f93_a_containers_own_layer_locks_and_is_told_of() {
+    if !is_root() {
+        return skip("an overlay", "needs root to mount one");
+    }
+    let base = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // What is below an overlay may not be one itself.
+    let Some(_below) = Mount::tmpfs(base.path(), "size=8m,mode=755") else {
+        return skip("an overlay", "cannot mount a tmpfs");
+    };
+    let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| {
+        let path = base.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    });
+    let Some(_mount) = Mount::overlay(&merged, [&lower, &upper, &work]) else {
+        return skip("an overlay", "cannot mount one");
+    };
+    let locks = merged.join("locks");
+    let (mut a, mut b) = (Worker::start(&locks), Worker::start(&locks));
+    let first = a.held("lock k mutex any 60000");
+    assert_eq!(b.ask("try k mutex 60000"), "busy");
+    assert_eq!(a.ask("release"), "freed");
+    assert!(b.held("try k mutex 60000") > first);
+    assert_eq!(found(Config::new(&locks)).await, ["file-container-layer"]);
 }
 
 #[test]
