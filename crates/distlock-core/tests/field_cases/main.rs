@@ -6,6 +6,7 @@ mod acquire;
 mod clock;
 mod election;
 mod naming;
+mod notices;
 mod observability;
 mod once;
 mod reentrancy;
