@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod idle;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
