@@ -451,3 +451,27 @@ mod http {
         builder.build(|engine| distlock_http::open(engine, config)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_engine_or_parameter_names_the_known_ones() {
+        let refused = async |url| Locks::connect(url).await.unwrap_err();
+        let e = refused("bogus://h").await;
+        assert_eq!(e.kind(), ErrorKind::InvalidConfig);
+        let text = e.to_string();
+        assert!(
+            text.contains("bogus") && text.contains("redis+sentinel"),
+            "{text}"
+        );
+        let text = refused("memory:?colour=red").await.to_string();
+        assert!(text.contains("colour") && text.contains("namespace"), "{text}");
+        if cfg!(not(feature = "redis")) {
+            let e = refused("redis://h").await;
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            assert!(e.to_string().contains("feature `redis`"), "{e}");
+        }
+    }
+}

@@ -19,6 +19,8 @@ mod location;
 mod prometheus;
 #[cfg(feature = "sql")]
 pub mod sql;
+#[cfg(feature = "opentelemetry")]
+mod traces;
 
 pub use distlock_core::driver::Order;
 pub use distlock_core::*;
@@ -32,6 +34,8 @@ pub use crate::connect::vouch;
 pub use crate::connect::{Locks, LocksBuilder};
 #[cfg(feature = "prometheus")]
 pub use crate::prometheus::Prometheus;
+#[cfg(feature = "opentelemetry")]
+pub use crate::traces::opentelemetry;
 
 /// The README's code compiles.
 #[cfg(doctest)]
@@ -51,6 +55,8 @@ mod guide {
     struct OnceAndElection;
     #[doc = include_str!("../../../docs/guide/monitoring.md")]
     struct Monitoring;
+    #[doc = include_str!("../../../docs/guide/transactions.md")]
+    struct Transactions;
 }
 
 /// What the macros expand to; not an interface.

@@ -27,6 +27,7 @@ fn build() {
         (cfg!(feature = "etcd"), "etcd"),
         (cfg!(feature = "sql"), "sql"),
         (cfg!(feature = "zookeeper"), "zookeeper"),
+        (cfg!(feature = "http"), "http"),
     ] {
         if on {
             build.args(["--features", feature]);
@@ -198,6 +199,16 @@ mod on_redis {
     }
 }
 
+#[allow(dead_code, reason = "no engine with a server may be built in")]
+fn a_small_sale_is_exact(url: &str) {
+    let sale = example("flash_sale", &["--url", url, "--buyers", "240", "--stock", "24"]);
+    assert!(
+        sale.status.success() && text(&sale).contains("sold 24, left 0: exact"),
+        "{}",
+        text(&sale)
+    );
+}
+
 /// The flash sale on the other engines: only the URL differs. A smaller one, since each purchase is a commit to a disk.
 #[allow(unused_macros, reason = "no engine with a server may be built in")]
 macro_rules! flash_sale_on {
@@ -211,15 +222,7 @@ macro_rules! flash_sale_on {
                 .build()
                 .expect("a runtime");
             let Some(server) = or_skip(runtime.block_on($start)) else { return };
-            let sale = example(
-                "flash_sale",
-                &["--url", &server.url(), "--buyers", "240", "--stock", "24"],
-            );
-            assert!(
-                sale.status.success() && text(&sale).contains("sold 24, left 0: exact"),
-                "{}",
-                text(&sale)
-            );
+            a_small_sale_is_exact(&server.url());
         }
     )*};
 }
@@ -229,4 +232,39 @@ flash_sale_on! {
     the_flash_sale_is_exact_on_zookeeper: "zookeeper", distlock_testkit::servers::ZooKeeper::start(1);
     the_flash_sale_is_exact_on_postgres: "sql", distlock_testkit::servers::Postgres::start();
     the_flash_sale_is_exact_on_mariadb: "sql", distlock_testkit::servers::MariaDb::start();
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn the_flash_sale_is_exact_on_redlock() {
+    use distlock_testkit::servers::{Redis, or_skip};
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let Some(nodes) = or_skip(runtime.block_on(Redis::several(3, &Redis::options()))) else {
+        return;
+    };
+    let hosts: Vec<String> = nodes.iter().map(Redis::address).collect();
+    // A busy machine may need longer than 50 ms.
+    let url = format!("redlock://{}?node_timeout=1s", hosts.join(","));
+    a_small_sale_is_exact(&url);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn the_flash_sale_is_exact_through_a_lock_service() {
+    use distlock_server::{Config, Listener, Server};
+    use std::time::Duration;
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let memory = distlock::memory::Memory::new();
+    let config = Config::new(std::sync::Arc::new(move |namespace| {
+        let made = distlock::Client::builder()
+            .namespace(namespace.as_str())
+            .memory(&memory);
+        Box::pin(std::future::ready(made))
+    }));
+    let (url, server) = runtime.block_on(async {
+        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+        (listener.url(), Server::start(config, vec![listener]).unwrap())
+    });
+    a_small_sale_is_exact(&url);
+    assert!(runtime.block_on(server.shutdown(Duration::from_secs(10))));
 }

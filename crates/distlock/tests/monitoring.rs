@@ -119,6 +119,46 @@ async fn dashboard_rules_and_guide_name_the_metrics_that_exist() {
     assert_eq!((report.len(), report[0].pattern.as_str()), (1, "order:*"));
 }
 
+#[tokio::test]
+async fn traces_tell_the_wait_and_the_work_and_nothing_of_others() {
+    use opentelemetry::Key;
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
+    use tracing_subscriber::prelude::*;
+
+    let exporter = InMemorySpanExporter::default();
+    let provider = SdkTracerProvider::builder()
+        .with_simple_exporter(exporter.clone())
+        .build();
+    let traces = distlock::opentelemetry(provider.tracer("shop"));
+    let _here = tracing_subscriber::registry().with(traces).set_default();
+    let locks = Locks::connect("memory:").await.unwrap();
+    let held = locks.mutex("traced").acquire().await.unwrap();
+    held.release().await.unwrap();
+    let work = async |held: distlock::Held| {
+        tracing::info_span!("of the program").in_scope(|| ());
+        Ok::<_, ()>(held.token().unwrap())
+    };
+    let token = locks.mutex("traced").run(work).await.unwrap();
+    provider.force_flush().unwrap();
+    let spans = exporter.get_finished_spans().unwrap();
+    let value = |span: usize, name: &'static str| {
+        let found = spans[span]
+            .attributes
+            .iter()
+            .find(|a| a.key == Key::from_static_str(name));
+        found.map(|a| a.value.to_string())
+    };
+    let names: Vec<_> = spans.iter().map(|span| span.name.as_ref()).collect();
+    assert_eq!(names, ["acquire", "acquire", "run"]);
+    assert_eq!(value(0, "engine").as_deref(), Some("memory"));
+    assert!(
+        (0..3).all(|span| value(span, "key").as_deref() == Some("traced")),
+        "{spans:?}"
+    );
+    assert_eq!(value(2, "token"), Some(token.to_string()));
+}
+
 #[test]
 fn every_panel_and_every_rule_has_what_it_needs() {
     let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/monitoring/grafana.json")).unwrap();

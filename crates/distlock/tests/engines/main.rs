@@ -2,11 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod deployments;
+mod gates;
+mod links;
+mod names;
+mod stores;
+mod table;
+
 use std::time::Duration;
 
+use deployments::Engine;
 use distlock::driver::{Break, Order};
 use distlock::{ErrorKind, Locks, OnCrash, Ran, Release, RunError};
-use distlock_fence::FencedFile;
 
 /// What every engine must give to whoever only knows its URL.
 async fn use_it(url: &str) {
@@ -85,7 +92,7 @@ async fn use_it(url: &str) {
     assert_eq!(slot.release().await.unwrap(), Release::Clean);
     once(&a, &b).await;
     table::check(a.capabilities());
-    stale_writes(&a, &b).await;
+    gates::refuse_stale_writes(url, &a, &b).await;
     let probe = distlock::doctor::probe(&a, &b).await.unwrap();
     assert_eq!(probe.findings, [], "{probe:?}");
     if let Some(offset) = probe.clock {
@@ -97,121 +104,6 @@ async fn use_it(url: &str) {
     let tells = ["redis", "redis-cluster", "postgres", "mysql"].contains(&a.capabilities().engine);
     assert_eq!(probe.clock.is_some(), tells, "{}", a.capabilities().engine);
     assert!(a.shutdown(wait).await && b.shutdown(wait).await);
-}
-
-/// The row of the engine in the guide.
-mod table {
-    use std::path::Path;
-    use std::time::Duration;
-
-    use distlock::driver::{Death, Loss, Orders, Promises, TokenPromise, Wakes};
-
-    fn yes(yes: bool) -> &'static str {
-        if yes { "yes" } else { "no" }
-    }
-
-    fn time(d: Duration) -> String {
-        match d.as_secs() {
-            0 => format!("{} ms", d.as_millis()),
-            s if s >= 86_400 => format!("{} days", s / 86_400),
-            s => format!("{s} s"),
-        }
-    }
-
-    fn row(p: &Promises) -> String {
-        let order = match p.order {
-            Orders::Any => "any",
-            Orders::AnyOrFifo => "any or FIFO",
-            Orders::AlwaysFifo => "always FIFO",
-        };
-        let tokens = match p.token {
-            TokenPromise::None => "none".to_owned(),
-            TokenPromise::BestEffort { unless } => format!("grow unless {unless}"),
-            TokenPromise::Durable => "durable".to_owned(),
-        };
-        let wakes = match p.wakes {
-            Wakes::Notified => "by a notice",
-            Wakes::Paced => "by asking",
-        };
-        let loss = match p.loss {
-            Loss::BeforeRegrant => "before anybody else is granted",
-            Loss::OnNotice => "on notice",
-        };
-        let death = match p.death {
-            Death::AtOnce => "free at once",
-            Death::AtTtl => "free at its TTL",
-        };
-        let ttl = format!("{} to {}", time(*p.ttl.start()), time(*p.ttl.end()));
-        let (rw, slots, leases, keep) = (yes(p.shared), yes(p.slots), yes(p.lease_records), yes(p.keep));
-        format!(
-            "| {} | {order} | {rw} | {slots} | {tokens} | {wakes} | {loss} | {death} | {ttl} | {leases} | {keep} |",
-            p.engine
-        )
-    }
-
-    /// What is made of other engines (a service, a quorum) promises what those do, and has no row.
-    const ROWS: [&str; 8] = [
-        "memory",
-        "file",
-        "redis",
-        "redis-cluster",
-        "postgres",
-        "mysql",
-        "etcd",
-        "zookeeper",
-    ];
-
-    /// Fails when the guide says something else than the engine promises. `DISTLOCK_UPDATE_DOCS=1` writes it down.
-    pub(crate) fn check(p: &Promises) {
-        if !ROWS.contains(&p.engine) {
-            return;
-        }
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/which-engine.md");
-        let guide = std::fs::read_to_string(&path).unwrap();
-        let (row, start) = (row(p), format!("| {} | ", p.engine));
-        if guide.lines().any(|line| line == row) {
-            return;
-        }
-        assert!(
-            std::env::var_os("DISTLOCK_UPDATE_DOCS").is_some(),
-            "the table in docs/guide/which-engine.md is stale; DISTLOCK_UPDATE_DOCS=1 writes\n{row}"
-        );
-        let mut lines: Vec<&str> = guide.lines().filter(|line| !line.starts_with(&start)).collect();
-        let rule = lines.iter().rposition(|line| line.starts_with("|---")).unwrap();
-        lines.insert(rule + 1, &row);
-        std::fs::write(&path, lines.join("\n") + "\n").unwrap();
-    }
-}
-
-/// Of a hundred writes of former holders a gate refuses each, and without it each lands.
-async fn stale_writes(a: &Locks, b: &Locks) {
-    let dir = tempfile::tempdir().unwrap();
-    let (fenced, bare) = (
-        FencedFile::new(dir.path().join("fenced")),
-        dir.path().join("bare"),
-    );
-    let mut former = None;
-    let (mut refused, mut landed) = (0, 0);
-    for n in 0..=100 {
-        let locks = if n % 2 == 0 { a } else { b };
-        let guard = locks.mutex("fenced").fenced().acquire().await.unwrap();
-        let token = guard.token().unwrap();
-        let content = n.to_string();
-        fenced.replace(token, &content).unwrap();
-        std::fs::write(&bare, &content).unwrap();
-        if let Some(former) = former {
-            refused += u32::from(fenced.replace(former, "stale").is_err_and(|e| e.is_stale()));
-            std::fs::write(&bare, "stale").unwrap();
-            landed += u32::from(std::fs::read_to_string(&bare).unwrap() == "stale");
-        }
-        assert_eq!(
-            std::fs::read_to_string(dir.path().join("fenced")).unwrap(),
-            content
-        );
-        former = Some(token);
-        guard.release().await.unwrap();
-    }
-    assert_eq!((refused, landed), (100, 100));
 }
 
 /// At most once in a window, whoever calls, or a refusal where the engine cannot keep a record.
@@ -238,24 +130,43 @@ async fn memory() {
     use_it("memory:").await;
 }
 
-#[cfg(feature = "file")]
 #[tokio::test]
 async fn file() {
     let dir = tempfile::tempdir().unwrap();
     use_it(&format!("file://{}/locks?share=user", dir.path().display())).await;
 }
 
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn redis() {
-    use distlock_testkit::servers::{Redis, or_skip};
-    let Some(server) = or_skip(Redis::start().await) else {
-        return;
-    };
-    use_it(&server.url()).await;
+    on_one(Engine::Redis).await;
 }
 
-#[cfg(feature = "redis")]
+#[tokio::test]
+async fn etcd() {
+    on_one(Engine::Etcd).await;
+}
+
+#[tokio::test]
+async fn zookeeper() {
+    on_one(Engine::ZooKeeper).await;
+}
+
+#[tokio::test]
+async fn postgres() {
+    on_one(Engine::Postgres).await;
+}
+
+#[tokio::test]
+async fn mariadb() {
+    on_one(Engine::MariaDb).await;
+}
+
+async fn on_one(engine: Engine) {
+    if let Some(deployment) = engine.start().await {
+        use_it(&deployment.url).await;
+    }
+}
+
 #[tokio::test]
 async fn redis_cluster() {
     use distlock_testkit::servers::{RedisCluster, or_skip};
@@ -294,7 +205,6 @@ async fn redis_cluster_with_tls() {
 }
 
 /// A majority has no line, no semaphores and no readers: what it has is used here.
-#[cfg(feature = "redis")]
 #[tokio::test]
 async fn redlock() {
     use distlock_testkit::servers::{Redis, or_skip};
@@ -310,6 +220,7 @@ async fn redlock() {
         Locks::connect(&strict).await.unwrap(),
     );
     assert_eq!(a.url(), Some(&*url));
+    table::check(a.capabilities());
     let e = a.mutex("k").try_acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoQuorum);
     assert!(e.to_string().contains("no vote for another"), "{e}");
@@ -336,47 +247,6 @@ async fn redlock() {
     }
 }
 
-#[cfg(feature = "etcd")]
-#[tokio::test]
-async fn etcd() {
-    use distlock_testkit::servers::{Etcd, or_skip};
-    let Some(server) = or_skip(Etcd::start(1).await) else {
-        return;
-    };
-    use_it(&server.url()).await;
-}
-
-#[cfg(feature = "zookeeper")]
-#[tokio::test]
-async fn zookeeper() {
-    use distlock_testkit::servers::{ZooKeeper, or_skip};
-    let Some(server) = or_skip(ZooKeeper::start(1).await) else {
-        return;
-    };
-    use_it(&server.url()).await;
-}
-
-#[cfg(feature = "sql")]
-#[tokio::test]
-async fn postgres() {
-    use distlock_testkit::servers::{Postgres, or_skip};
-    let Some(server) = or_skip(Postgres::start().await) else {
-        return;
-    };
-    use_it(&server.url()).await;
-}
-
-#[cfg(feature = "sql")]
-#[tokio::test]
-async fn mariadb() {
-    use distlock_testkit::servers::{MariaDb, or_skip};
-    let Some(server) = or_skip(MariaDb::start().await) else {
-        return;
-    };
-    use_it(&server.url()).await;
-}
-
-#[cfg(feature = "http")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http() {
     use distlock::{Client, memory::Memory};
@@ -391,25 +261,4 @@ async fn http() {
     let server = Server::start(config, vec![listener]).unwrap();
     use_it(&url).await;
     assert!(server.shutdown(Duration::from_secs(10)).await);
-}
-
-#[tokio::test]
-async fn an_unknown_engine_or_parameter_names_the_known_ones() {
-    let e = Locks::connect("bogus://h").await.unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::InvalidConfig);
-    assert!(
-        e.to_string().contains("bogus") && e.to_string().contains("redis+sentinel"),
-        "{e}"
-    );
-    let e = Locks::connect("memory:?colour=red").await.unwrap_err();
-    assert!(
-        e.to_string().contains("colour") && e.to_string().contains("namespace"),
-        "{e}"
-    );
-    #[cfg(not(feature = "redis"))]
-    {
-        let e = Locks::connect("redis://h").await.unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::Unsupported);
-        assert!(e.to_string().contains("feature `redis`"), "{e}");
-    }
 }
