@@ -91,8 +91,10 @@ impl Engine {
     }
 }
 
-/// Does this on all of them at once.
+/// Does this on all of them at once, and no other such thing meanwhile: the servers share few processors.
 pub(crate) async fn on_each(body: impl AsyncFn(&Deployment)) {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let _alone = ALONE.lock().await;
     join_all(Engine::ALL.map(async |engine| {
         if let Some(deployment) = engine.start().await {
             body(&deployment).await;

@@ -35,7 +35,7 @@ async fn use_it(url: &str) {
     assert!(b.mutex(key).try_acquire().await.unwrap().is_none());
     let e = b
         .mutex(key)
-        .wait(Duration::from_millis(300))
+        .wait(Duration::from_secs(1))
         .acquire()
         .await
         .unwrap_err();
