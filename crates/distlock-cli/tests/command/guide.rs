@@ -97,11 +97,14 @@ fn here(block: &str, port: u16) -> String {
         " --url 'https://:TOKEN@gw1,gw2/?namespace=shop'",
         " --url redlock://h1,h2,h3,h4,h5",
         " --url redis://127.0.0.1/",
+        " --url redis+cluster://h1,h2,h3",
+        " redis+cluster://h1,h2,h3",
     ] {
         block = block.replace(elsewhere, "");
     }
     let serve = format!("distlock serve --listen 127.0.0.1:{port}");
     block
+        .replace("init redlock://h1,h2,h3,h4,h5", "init --help")
         .replace("distlock serve", &serve)
         .replace("localhost:7466", &format!("127.0.0.1:{port}"))
 }
