@@ -13,7 +13,7 @@ use distlock_testkit::torture::{EngineUnderTest, Plan, run};
 const WORKER: &str = env!("CARGO_BIN_EXE_distlock-worker");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f10_f60_clients_and_server_fail_and_nobody_is_inside_with_another() {
+async fn f10_f60_f85_clients_and_server_fail_and_nobody_is_inside_with_another() {
     let Some(engine) = or_skip(EngineUnderTest::start("redis").await) else {
         return;
     };

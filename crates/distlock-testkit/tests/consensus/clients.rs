@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(2);
 
 on_both! {
-    a_killed_holder_is_in_the_way_for_its_lease
+    f85_a_killed_holder_is_in_the_way_for_its_lease
     a_stopped_holder_is_fenced_and_told_when_it_goes_on
     a_hundred_waiters_whose_process_dies_are_passed
     the_clients_clock_does_not_matter
@@ -22,7 +22,7 @@ on_both! {
 /// The holder's last renewal is at most a third of the lease old.
 const NOT_BEFORE: Duration = Duration::from_millis(1200);
 
-async fn a_killed_holder_is_in_the_way_for_its_lease(engine: Engine) {
+async fn f85_a_killed_holder_is_in_the_way_for_its_lease(engine: Engine) {
     let Some(scene) = Scene::start(engine, 1, TTL).await else {
         return;
     };
