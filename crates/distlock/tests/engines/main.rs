@@ -6,6 +6,7 @@ mod deployments;
 mod gates;
 mod links;
 mod names;
+mod spread;
 mod stores;
 mod table;
 
