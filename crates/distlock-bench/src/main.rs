@@ -10,6 +10,7 @@ mod core;
 mod etcd;
 mod file;
 mod line;
+mod peer;
 mod redis;
 mod report;
 mod sample;
@@ -42,7 +43,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
-    peers: redis::PeerPrograms,
+    peers: peer::PeerPrograms,
 }
 
 #[allow(
@@ -65,8 +66,8 @@ fn main() {
             "redis" => redis::measure(arguments.quick, &arguments.peers),
             "redis-cluster" => redis::cluster::measure(arguments.quick),
             "redlock" => redis::redlock::measure(arguments.quick, &arguments.peers),
-            "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick),
-            "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick),
+            "mysql" => sql::measure(sql::Dialect::Mysql, arguments.quick, &arguments.peers),
+            "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick, &arguments.peers),
             "etcd" => etcd::measure(arguments.quick),
             "zookeeper" => zookeeper::measure(arguments.quick),
             other => {

@@ -7,7 +7,6 @@ mod held;
 mod peer;
 pub(crate) mod redlock;
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use distlock_testkit::servers::Redis;
@@ -19,21 +18,8 @@ use self::alone::Bench;
 pub(crate) use self::contended::take_turns;
 use self::peer::Peers;
 use crate::children::runtime;
-use crate::report::Report;
-
-/// Programs of other products; each is skipped where it is not given. `scripts/bench` installs them.
-#[derive(Debug, clap::Args)]
-pub(crate) struct PeerPrograms {
-    /// The class path of Redisson and its driver.
-    #[arg(long)]
-    redisson: Option<String>,
-    /// The driver of the rslock crate.
-    #[arg(long)]
-    rslock: Option<String>,
-    /// The driver of redsync.
-    #[arg(long)]
-    redsync: Option<String>,
-}
+use crate::peer::PeerPrograms;
+use crate::report::{Report, good};
 
 pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
     let mut report = Report::new("redis");
@@ -78,13 +64,6 @@ fn background() -> Runtime {
             .enable_all()
             .build(),
     )
-}
-
-fn good<T, E: Display>(result: Result<T, E>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(e) => panic!("{e}"),
-    }
 }
 
 async fn connect(url: &str) -> MultiplexedConnection {

@@ -46,9 +46,19 @@ impl Report {
 
     /// A row that is only reported.
     pub(crate) fn note(&mut self, what: impl Into<String>, ours: impl fmt::Display) {
+        self.beside(what, "", ours);
+    }
+
+    /// A row that is only reported, beside the figure of somebody else.
+    pub(crate) fn beside(
+        &mut self,
+        what: impl Into<String>,
+        theirs: impl fmt::Display,
+        ours: impl fmt::Display,
+    ) {
         self.rows.push(Row {
             what: what.into(),
-            floor: String::new(),
+            floor: theirs.to_string(),
             ours: ours.to_string(),
             must: "reported".into(),
             good: None,
@@ -74,5 +84,13 @@ impl fmt::Display for Report {
             table.add_row([&r.what, &r.floor, &r.ours, &r.must, mark]);
         }
         writeln!(f, "{table}")
+    }
+}
+
+/// What a measurement cannot go on without.
+pub(crate) fn good<T, E: fmt::Display>(result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(e) => panic!("{e}"),
     }
 }

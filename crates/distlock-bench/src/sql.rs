@@ -1,19 +1,20 @@
 //! The SQL engines against their own statements, prepared on the raw drivers.
 
 mod contend;
+mod peers;
 mod raw;
 
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use distlock::{Guard, Locks};
 use distlock_testkit::proxy::{Fault, Proxy};
-use distlock_testkit::servers::{MariaDb, Postgres, StartError};
+use distlock_testkit::servers::{MariaDb, Postgres, Setup, StartError};
 use tokio::runtime::Runtime;
 
 pub(crate) use self::contend::take_turns;
 use self::raw::Raw;
-use crate::report::Report;
+use crate::peer::PeerPrograms;
+use crate::report::{Report, good};
 use crate::sample::{Sample, ratio};
 
 /// A database.
@@ -48,7 +49,10 @@ impl Server {
     async fn start(dialect: Dialect) -> Result<Self, StartError> {
         Ok(match dialect {
             Dialect::Postgres => Self::Postgres(Postgres::start().await?),
-            Dialect::Mysql => Self::Mysql(MariaDb::start_with(["--max-connections=500"]).await?),
+            Dialect::Mysql => {
+                let setup = Setup::default().settings(["--max-connections=500"]);
+                Self::Mysql(MariaDb::start_with(setup).await?)
+            }
         })
     }
 
@@ -60,14 +64,7 @@ impl Server {
     }
 }
 
-fn good<T, E: Display>(result: Result<T, E>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(e) => panic!("{e}"),
-    }
-}
-
-pub(crate) fn measure(dialect: Dialect, quick: bool) -> Report {
+pub(crate) fn measure(dialect: Dialect, quick: bool, programs: &PeerPrograms) -> Report {
     let mut report = Report::new(dialect.name());
     // The proxy needs a thread of its own.
     let rt = good(
@@ -87,16 +84,12 @@ pub(crate) fn measure(dialect: Dialect, quick: bool) -> Report {
     let local = crate::children::runtime();
     let bench = local.block_on(Bench::new(dialect, &address));
     one_task(&mut report, &local, &bench, if quick { 100 } else { 1000 });
-    if dialect == Dialect::Postgres {
-        peer(
-            &mut report,
-            &local,
-            &bench,
-            &address,
-            if quick { 100 } else { 1000 },
-        );
-    }
     many_tasks(&mut report, &local, &bench, if quick { 5 } else { 21 });
+    let rounds = if quick { 10 } else { 60 };
+    if dialect == Dialect::Postgres {
+        peers::sqlx(&mut report, &local, &bench, &address, 10 * rounds);
+    }
+    peers::programs(&mut report, &local, &bench, &address, programs, rounds);
     round_trips(&mut report, &rt, dialect, &address);
     contend::measure(&mut report, &rt, dialect, &address, quick);
     held(
@@ -126,13 +119,13 @@ const WAYS: [Way; 2] = [Way::Ours, Way::Raw];
 impl Bench {
     async fn new(dialect: Dialect, address: &str) -> Self {
         let locks = good(Locks::connect(&dialect.url(address)).await);
-        let bench = Self {
+        // The first use makes the table, which the raw statements need.
+        good(good(locks.mutex("order:close:0").acquire().await).release().await);
+        Self {
             dialect,
             raw: Raw::new(dialect, address).await,
             locks,
-        };
-        bench.cycle(Way::Ours, 0).await;
-        bench
+        }
     }
 
     async fn cycle(&self, way: Way, i: usize) {
@@ -143,6 +136,16 @@ impl Bench {
             }
             Way::Raw => self.raw.cycle(i).await,
         }
+    }
+
+    /// So many tasks at the same time, each with a key of its own.
+    async fn many(&self, way: Way, tasks: usize, each: usize) {
+        let tasks = (0..tasks).map(async |i| {
+            for _ in 0..each {
+                self.cycle(way, i).await;
+            }
+        });
+        futures_util::future::join_all(tasks).await;
     }
 }
 
@@ -175,33 +178,6 @@ fn one_task(report: &mut Report, rt: &Runtime, bench: &Bench, rounds: usize) {
     );
 }
 
-/// sqlx's own guard of a session lock, on one connection, in the same rounds as ours.
-fn peer(report: &mut Report, rt: &Runtime, bench: &Bench, address: &str, rounds: usize) {
-    use sqlx::Connection;
-    use sqlx::postgres::{PgAdvisoryLock, PgConnection};
-    let (mut ours, mut theirs) = (Sample::default(), Sample::default());
-    rt.block_on(async {
-        let lock = PgAdvisoryLock::new("order:close:42");
-        let mut conn = good(PgConnection::connect(&bench.dialect.url(address)).await);
-        for round in 0..rounds + 20 {
-            let start = Instant::now();
-            conn = good(good(lock.acquire(conn).await).release_now().await);
-            let took = start.elapsed();
-            let start = Instant::now();
-            bench.cycle(Way::Ours, 42).await;
-            if round >= 20 {
-                theirs.push(took);
-                ours.push(start.elapsed());
-            }
-        }
-    });
-    let (ours, theirs) = (ours.p50(), theirs.p50());
-    report.note(
-        "peer: sqlx PgAdvisoryLock, 1 task, p50 (no lease, no token, nothing written)",
-        format!("{theirs:?}; ours {:.2} x", ratio(ours, theirs)),
-    );
-}
-
 /// Over a way that takes long, the time is that of round trips alone.
 fn round_trips(report: &mut Report, rt: &Runtime, dialect: Dialect, address: &str) {
     let by = Duration::from_millis(20);
@@ -231,21 +207,16 @@ fn round_trips(report: &mut Report, rt: &Runtime, dialect: Dialect, address: &st
 /// 64 tasks on 64 keys, with as many connections as the engine opens: pairs a second.
 fn many_tasks(report: &mut Report, rt: &Runtime, bench: &Bench, rounds: usize) {
     const TASKS: usize = 64;
-    const EACH: u32 = 10;
+    const EACH: usize = 10;
     let mut samples: [Sample; 2] = Default::default();
     rt.block_on(async {
         for round in 0..=rounds {
             for (way, sample) in WAYS.into_iter().zip(&mut samples) {
                 let start = Instant::now();
-                let tasks = (0..TASKS).map(async |i| {
-                    for _ in 0..EACH {
-                        bench.cycle(way, i).await;
-                    }
-                });
-                futures_util::future::join_all(tasks).await;
+                bench.many(way, TASKS, EACH).await;
                 // The first round warms up.
                 if round > 0 {
-                    sample.push(start.elapsed() / (EACH * 64));
+                    sample.push(start.elapsed() / (TASKS * EACH) as u32);
                 }
             }
         }

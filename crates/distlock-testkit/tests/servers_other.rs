@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use distlock_testkit::servers::{Data, Etcd, MariaDb, Postgres, ZooKeeper, eventually, or_skip};
+use distlock_testkit::servers::{Data, Etcd, MariaDb, Postgres, Setup, ZooKeeper, eventually, or_skip};
 
 fn gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
@@ -78,7 +78,9 @@ async fn three_zookeepers_elect_another_leader() {
 
 #[tokio::test]
 async fn a_postgres_comes_back_and_stops_as_a_whole() {
-    let Some(mut postgres) = or_skip(Postgres::start_with(["idle_session_timeout=5s"]).await) else {
+    let Some(mut postgres) =
+        or_skip(Postgres::start_with(Setup::default().settings(["idle_session_timeout=5s"])).await)
+    else {
         return;
     };
     postgres.process().pause().unwrap();

@@ -7,9 +7,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
-use super::good;
-use super::peer::Peers;
-use crate::report::Report;
+use crate::report::{Report, good};
 use crate::sample::{Sample, ratio};
 
 pub(super) const TTL_MS: u64 = 30_000;

@@ -6,9 +6,9 @@ use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
 
 use super::alone::{self, Bench};
-use super::{background, good};
+use super::background;
 use crate::children::runtime;
-use crate::report::Report;
+use crate::report::{Report, good};
 
 pub(crate) fn measure(quick: bool) -> Report {
     let mut report = Report::new("redis-cluster");

@@ -10,10 +10,10 @@ use distlock_testkit::servers::Redis;
 use redis::Value;
 use tokio::runtime::Runtime;
 
-use super::peer::Peers;
-use super::{connect, good, scripts_run};
+use super::peer::{Peers, contend};
+use super::{connect, scripts_run};
 use crate::children::{Helper, now, runtime};
-use crate::report::Report;
+use crate::report::{Report, good};
 use crate::sample::Sample;
 
 const PROCESSES: usize = 16;
@@ -104,7 +104,7 @@ pub(super) fn measure(
             others.push((
                 name,
                 ours,
-                redisson.turns(&proxy.address(), PROCESSES, seconds, fair),
+                contend(redisson, &proxy.address(), PROCESSES, seconds, fair),
             ));
         }
     }

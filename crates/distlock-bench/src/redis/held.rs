@@ -6,8 +6,8 @@ use distlock::{Guard, Locks};
 use distlock_testkit::servers::Redis;
 use tokio::runtime::Runtime;
 
-use super::{good, scripts_run};
-use crate::report::Report;
+use super::scripts_run;
+use crate::report::{Report, good};
 use crate::sample::cpu;
 
 /// Many holds of one process, with the watchdog.

@@ -10,9 +10,10 @@ use redis::{Cmd, Value};
 
 use super::alone::{self, OWNER, TTL_MS};
 use super::peer::Peers;
-use super::{PeerPrograms, background, connect, good};
+use super::{background, connect};
 use crate::children::runtime;
-use crate::report::Report;
+use crate::peer::PeerPrograms;
+use crate::report::{Report, good};
 use crate::sample::{Sample, ratio};
 
 const ACQUIRE: &str = concat!(

@@ -6,10 +6,10 @@ use distlock::Locks;
 use distlock_testkit::proxy::{Fault, Proxy};
 use tokio::runtime::Runtime;
 
+use super::Dialect;
 use super::raw::Raw;
-use super::{Dialect, good};
 use crate::children::{Helper, now};
-use crate::report::Report;
+use crate::report::{Report, good};
 use crate::sample::{Sample, ratio};
 
 const PROCESSES: usize = 16;

@@ -8,7 +8,8 @@ use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
-use super::{Dialect, good};
+use super::Dialect;
+use crate::report::good;
 
 const TTL: i64 = 30_000_000;
 const OWNER: &str = "018f0000-0000-7000-8000-000000000001:1";

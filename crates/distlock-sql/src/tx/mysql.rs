@@ -42,6 +42,7 @@ impl MysqlTx {
     }
 
     /// Locks a key until the transaction ends. `tx` is a `Transaction` of mysql_async (or a connection inside one).
+    /// After a `ROLLBACK TO` a savepoint from before it, it may be held or not: lock again.
     ///
     /// # Errors
     /// [`TxError::Busy`]: the transaction goes on without the lock. Others: roll back.

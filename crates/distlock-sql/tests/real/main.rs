@@ -4,6 +4,7 @@
 mod commit;
 mod conformance;
 mod connections;
+mod disk;
 mod faults;
 mod reach;
 mod results;
@@ -13,6 +14,7 @@ mod session;
 mod storms;
 mod topology;
 mod tx;
+mod tx_cases;
 #[cfg(feature = "sqlx")]
 mod tx_sqlx;
 

@@ -1,15 +1,11 @@
 //! Ways to a server: TLS, unix sockets.
 
-use std::time::Duration;
-
 use distlock_core::ErrorKind;
 use distlock_sql::{Config, Dialect, Host, Tls};
-use distlock_testkit::servers::Certificates;
+use distlock_testkit::servers::{Certificates, Setup};
 
 use crate::both;
 use crate::server::{Server, locks};
-
-const SEC: Duration = Duration::from_secs(1);
 
 fn trusting(server: &Server, authority: &Certificates) -> Config {
     let mut config = server.config();
@@ -34,8 +30,7 @@ both! {
             Dialect::Postgres => ["ssl=on".to_owned(), format!("ssl_cert_file={cert}"), format!("ssl_key_file={key}")],
             Dialect::Mysql => ["--ssl".to_owned(), format!("--ssl-cert={cert}"), format!("--ssl-key={key}")],
         };
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let Some(server) = Server::start_with(dialect, Vec::new(), &settings).await else { return };
+        let Some(server) = Server::start_with(dialect, Setup::default().settings(settings)).await else { return };
         // A user who may not come without it.
         let config = match dialect {
             Dialect::Postgres => trusting(&server, &ours),
@@ -57,7 +52,7 @@ both! {
         }
         // A certificate that somebody else has signed is not believed.
         let b = locks(trusting(&server, &other)).await;
-        let e = b.mutex("tls").wait(SEC).acquire().await.unwrap_err();
+        let e = b.mutex("tls").try_acquire().await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     }
 

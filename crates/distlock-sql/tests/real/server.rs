@@ -1,10 +1,9 @@
 //! Servers and drivers for the tests.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use distlock_sql::{Config, Dialect};
-use distlock_testkit::servers::{MariaDb, Postgres, Process, eventually, or_skip};
+use distlock_testkit::servers::{MariaDb, Postgres, Process, Setup, eventually, or_skip};
 
 /// A server of either dialect, of one's own.
 pub(crate) enum Server {
@@ -16,7 +15,7 @@ pub(crate) enum Server {
 
 impl Server {
     pub(crate) async fn start(dialect: Dialect) -> Option<Self> {
-        Self::start_with(dialect, Vec::new(), &[]).await
+        Self::start_with(dialect, Setup::default()).await
     }
 
     /// The one that many tests share.
@@ -27,15 +26,11 @@ impl Server {
         }
     }
 
-    /// With variables for its environment, and its own settings or arguments.
-    pub(crate) async fn start_with(
-        dialect: Dialect,
-        env: Vec<(OsString, OsString)>,
-        settings: &[&str],
-    ) -> Option<Self> {
+    /// With its own settings, variables or place.
+    pub(crate) async fn start_with(dialect: Dialect, setup: Setup) -> Option<Self> {
         Some(match dialect {
-            Dialect::Postgres => Self::Postgres(or_skip(Postgres::start_in(env, settings).await)?),
-            Dialect::Mysql => Self::Mysql(or_skip(MariaDb::start_in(env, settings).await)?),
+            Dialect::Postgres => Self::Postgres(or_skip(Postgres::start_with(setup).await)?),
+            Dialect::Mysql => Self::Mysql(or_skip(MariaDb::start_with(setup).await)?),
         })
     }
 

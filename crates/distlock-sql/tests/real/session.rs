@@ -1,13 +1,17 @@
 //! `mode=session` where its connection fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use distlock_core::driver::LostReason;
 use distlock_sql::{Dialect, Layout};
 use distlock_testkit::proxy::{Fault, Proxy};
+use distlock_testkit::servers::{PgBouncer, Setup, or_skip};
 
 use crate::both;
 use crate::conformance::server;
+use crate::rows::names_are_exact;
 use crate::server::{Server, config, locks};
 
 const SEC: Duration = Duration::from_secs(1);
@@ -57,22 +61,65 @@ both! {
     }
 
     #[test]
+    /// F40: tasks that share a session contend with each other, and with those of another.
+    async fn f40_tasks_of_one_session_exclude_each_other(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let session = || locks(server.config().layout(Layout::Session));
+        let clients = [session().await, session().await];
+        let inside = Arc::new(AtomicU32::new(0));
+        let tasks: Vec<_> = (0..20)
+            .map(|i| {
+                let (lock, inside) = (clients[i % 2].mutex("tasks").wait(60 * SEC), inside.clone());
+                tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+
+    #[test]
+    async fn f103_f98_names_of_sessions_are_exact_and_long(dialect) {
+        let Some(server) = server(dialect) else { return };
+        let session = || locks(server.config().layout(Layout::Session));
+        names_are_exact(&session().await, &session().await).await;
+    }
+
+    #[test]
     /// F58: the server closes connections that are idle for 3 s; ours is not idle.
     async fn f58_an_idle_timeout_of_the_server_does_not_end_the_session(dialect) {
         let setting = match dialect {
             Dialect::Postgres => "idle_session_timeout=3s",
             Dialect::Mysql => "--wait-timeout=3",
         };
-        let Some(server) = Server::start_with(dialect, Vec::new(), &[setting]).await else { return };
+        let Some(server) = Server::start_with(dialect, Setup::default().settings([setting])).await else { return };
         let session = || locks(server.config().layout(Layout::Session));
         let (a, b) = (session().await, session().await);
-        let held = a.mutex("idle").acquire().await.unwrap();
+        // PgBouncer closes them as well.
+        let settings = ["pool_mode = session", "client_idle_timeout = 3"];
+        let bouncer = match dialect {
+            Dialect::Postgres => or_skip(PgBouncer::start(&server.address(), &settings).await),
+            Dialect::Mysql => None,
+        };
+        let mut held = vec![a.mutex("idle").acquire().await.unwrap()];
+        if let Some(bouncer) = &bouncer {
+            let beyond = locks(config(dialect, &bouncer.address()).layout(Layout::Session)).await;
+            held.push(beyond.mutex("idle-beyond").acquire().await.unwrap());
+        }
         let end = std::time::Instant::now() + 7 * SEC;
         while std::time::Instant::now() < end {
             tokio::time::sleep(SEC / 2).await;
-            assert!(held.is_held());
+            assert!(held.iter().all(|guard| guard.is_held()));
         }
-        assert!(b.mutex("idle").try_acquire().await.unwrap().is_none());
-        held.release().await.unwrap();
+        for guard in held {
+            assert!(b.mutex(guard.key().as_str()).try_acquire().await.unwrap().is_none());
+            guard.release().await.unwrap();
+        }
     }
 }

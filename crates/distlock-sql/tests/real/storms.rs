@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use distlock_core::driver::Order;
 use distlock_sql::Dialect;
+use distlock_testkit::servers::Setup;
 
 use crate::both;
 use crate::conformance::server;
@@ -24,6 +25,7 @@ fn length() -> Duration {
 
 /// 50 tasks of three clients on five keys, readers and writers, some in line: no error reaches a caller, nobody is
 /// inside with another, no watched hold is lost, and enough happens.
+#[allow(clippy::print_stdout, reason = "the figure of scripts/torture")]
 async fn storm(server: &Server) {
     let clients = [
         locks(server.config()).await,
@@ -72,6 +74,7 @@ async fn storm(server: &Server) {
         task.await.unwrap();
     }
     let done = done.load(Ordering::Relaxed);
+    println!("{done} grants in a storm of {:?}", length());
     assert!(done > 100, "too little happened: {done}");
     assert!(healthy.is_held());
     healthy.release().await.unwrap();
@@ -91,7 +94,7 @@ both! {
             Dialect::Postgres => "default_transaction_isolation=serializable",
             Dialect::Mysql => "--transaction-isolation=SERIALIZABLE",
         };
-        let Some(server) = Server::start_with(dialect, Vec::new(), &[setting]).await else { return };
+        let Some(server) = Server::start_with(dialect, Setup::default().settings([setting])).await else { return };
         storm(&server).await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock_core::driver::{LostReason, Severity};
 use distlock_core::{Client, ErrorKind};
 use distlock_sql::{Config, Dialect, Host, Layout};
-use distlock_testkit::servers::{FakeClock, PgBouncer, Postgres, or_skip};
+use distlock_testkit::servers::{FakeClock, PgBouncer, Postgres, Setup, or_skip};
 
 use crate::both;
 use crate::conformance::server;
@@ -41,9 +41,10 @@ async fn refused(config: Config, says: &str) {
     assert!(e.to_string().contains(says), "{e}");
 }
 
-/// A primary that dies, and its standby that takes over: the lock goes on, and so do its tokens.
+/// F57: a primary that dies, and its standby that takes over: the lock goes on, and so do its tokens. A session's lock
+/// is told to be lost, and is free on the new primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_is_followed_with_the_locks() {
+async fn f57_a_failover_is_followed_with_the_locks() {
     let Some(primary) = or_skip(Postgres::start().await) else {
         return;
     };
@@ -51,7 +52,9 @@ async fn a_failover_is_followed_with_the_locks() {
     let (mut primary, standby) = (Server::Postgres(primary), Server::Postgres(standby));
     let mut both = primary.config();
     both.hosts = vec![host(&standby), host(&primary)];
-    let (a, b) = (locks(both.clone()).await, locks(both).await);
+    let (a, b) = (locks(both.clone()).await, locks(both.clone()).await);
+    let sessions = locks(both.layout(Layout::Session)).await;
+    let in_session = sessions.mutex("failover").ttl(60 * SEC).acquire().await.unwrap();
     let held = a.mutex("failover").ttl(30 * SEC).acquire().await.unwrap();
     standby
         .sees("SELECT 1 FROM distlock_locks WHERE name = 'distlock:failover'")
@@ -85,13 +88,18 @@ async fn a_failover_is_followed_with_the_locks() {
     held.release().await.unwrap();
     let next = b.mutex("failover").wait(10 * SEC).acquire().await.unwrap();
     assert!(next.token() > token);
+    let reason = tokio::time::timeout(10 * SEC, in_session.lost()).await;
+    assert_eq!(reason.expect("told"), LostReason::SessionEnded);
+    let again = sessions.mutex("failover").wait(20 * SEC).acquire().await.unwrap();
+    again.release().await.unwrap();
 }
 
 /// The administrator could write to a replica, for nobody to see.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_mariadb_is_refused_and_passed_over() {
-    let start = |settings: &'static [&'static str]| Server::start_with(Dialect::Mysql, Vec::new(), settings);
-    let (Some(first), Some(second)) = (start(&["--read-only"]).await, start(&[]).await) else {
+    let read_only = Setup::default().settings(["--read-only"]);
+    let first = Server::start_with(Dialect::Mysql, read_only).await;
+    let (Some(first), Some(second)) = (first, Server::start(Dialect::Mysql).await) else {
         return;
     };
     refused(first.config(), "takes no writes").await;
@@ -115,14 +123,16 @@ async fn a_read_only_mariadb_is_refused_and_passed_over() {
     assert!(!first.sql("SELECT name FROM distlock_locks").await.is_empty());
 }
 
-/// What passes one server process on between sessions is told, before anything is granted.
+/// F71: what passes one server process on between sessions is told, before anything is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn poolers_that_share_out_sessions_are_refused() {
+async fn f71_poolers_that_share_out_sessions_are_refused() {
     let Some(server) = server(Dialect::Postgres) else {
         return;
     };
     for (mode, good) in [("transaction", false), ("statement", false), ("session", true)] {
-        let Some(bouncer) = or_skip(PgBouncer::start(&server.address(), mode).await) else {
+        let Some(bouncer) =
+            or_skip(PgBouncer::start(&server.address(), &[&format!("pool_mode = {mode}")]).await)
+        else {
             return;
         };
         let behind = || config(Dialect::Postgres, &bouncer.address());
@@ -156,7 +166,7 @@ both! {
                 "--innodb-flush-log-at-trx-commit=1",
             ],
         };
-        let Some(server) = Server::start_with(dialect, Vec::new(), settings).await else { return };
+        let Some(server) = Server::start_with(dialect, Setup::default().settings(settings)).await else { return };
         let found = locks(server.config()).await.doctor().await.unwrap();
         assert!(found.iter().all(|f| f.severity == Severity::Info), "{found:?}");
 
@@ -194,7 +204,7 @@ both! {
     /// show. Session locks know no clock.
     async fn f66_a_jump_of_the_servers_clock_is_told_and_fenced(dialect) {
         let Some(clock) = or_skip(FakeClock::new()) else { return };
-        let Some(server) = Server::start_with(dialect, clock.env(), &[]).await else { return };
+        let Some(server) = Server::start_with(dialect, Setup::default().env(clock.env())).await else { return };
         let (a, b) = (locks(server.config()).await, locks(server.config()).await);
         let session = || locks(server.config().layout(Layout::Session));
         let (sa, sb) = (session().await, session().await);

@@ -1,20 +1,15 @@
 //! Locks and gates inside a transaction of sqlx.
 
-use std::time::Duration;
-
-use distlock_core::{FencingToken, Key, Namespace};
+use distlock_core::FencingToken;
 use distlock_sql::Dialect;
-use distlock_sql::tx::{CommitFailure, MysqlTx, TxError, TxWait, fence_postgres_sqlx, lock_postgres_sqlx};
+use distlock_sql::tx::{CommitFailure, TxError, TxWait, fence_postgres_sqlx, lock_postgres_sqlx};
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{Connection, MySqlConnection, PgConnection, Row};
 
 use crate::conformance::server;
-use crate::server::locks;
-
-const SUM: u32 = 2000;
-
-fn key(name: &str) -> (Namespace, Key) {
-    (Namespace::default(), Key::new(name).unwrap())
-}
+use crate::server::mysql_opts;
+use crate::tx::{key, locker};
+use crate::tx_cases::{lasts_as_long_as_its_transaction, sums};
 
 async fn pg(address: &str) -> PgConnection {
     PgConnection::connect(&format!("postgres://postgres@{address}/postgres"))
@@ -23,31 +18,41 @@ async fn pg(address: &str) -> PgConnection {
 }
 
 async fn my(address: &str) -> MySqlConnection {
-    MySqlConnection::connect(&format!("mysql://root@{address}/distlock"))
-        .await
-        .unwrap()
+    let opts = mysql_opts(address);
+    let connect = MySqlConnectOptions::new()
+        .host(opts.ip_or_hostname())
+        .port(opts.tcp_port())
+        .username(opts.user().unwrap())
+        .password(opts.pass().unwrap_or_default())
+        .database(opts.db_name().unwrap());
+    MySqlConnection::connect_with(&connect).await.unwrap()
 }
 
-/// The same for both: two workers add a thousand each, together with a live mutex of the same name.
-macro_rules! additions {
-    ($connect:expr, $lock:expr, $table:literal, $update:literal) => {
-        (0..2).map(|_| {
-            tokio::spawn(async move {
-                let mut conn = $connect.await;
-                let (namespace, key) = key("sqlx-sum");
-                for _ in 0..SUM / 2 {
-                    let mut tx = conn.begin().await.unwrap();
-                    $lock(&mut tx, &namespace, &key, TxWait::Forever).await.unwrap();
-                    let row = sqlx::query(concat!("SELECT n FROM ", $table))
-                        .fetch_one(&mut *tx)
-                        .await
-                        .unwrap();
-                    let n: i64 = row.get(0);
-                    sqlx::query($update).bind(n + 1).execute(&mut *tx).await.unwrap();
-                    tx.commit().await.unwrap();
-                }
-            })
-        })
+macro_rules! begin {
+    ($conn:ident) => {
+        $conn.begin().await.unwrap()
+    };
+}
+
+macro_rules! pg_lock {
+    ($tx:ident, $name:expr, $wait:expr) => {{
+        let (namespace, key) = key($name);
+        lock_postgres_sqlx(&mut $tx, &namespace, &key, $wait).await
+    }};
+}
+
+macro_rules! run {
+    ($tx:ident, $text:expr) => {
+        sqlx::raw_sql(sqlx::AssertSqlSafe($text.to_string()))
+            .execute(&mut *$tx)
+            .await
+            .unwrap()
+    };
+}
+
+macro_rules! number {
+    ($tx:ident, $text:expr) => {
+        sqlx::query($text).fetch_one(&mut *$tx).await.unwrap().get(0)
     };
 }
 
@@ -56,43 +61,12 @@ async fn f70_read_modify_write_under_a_postgres_lock_of_sqlx_is_exact() {
     let Some(server) = server(Dialect::Postgres) else {
         return;
     };
-    server
-        .sql("CREATE TABLE sqlx_counter (n bigint NOT NULL); INSERT INTO sqlx_counter VALUES (0)")
-        .await;
-    let mutex = locks(server.config())
-        .await
-        .mutex("sqlx-sum")
-        .acquire()
-        .await
-        .unwrap();
-    let workers = additions!(
-        pg(&server.address()),
-        lock_postgres_sqlx,
-        "sqlx_counter",
-        "UPDATE sqlx_counter SET n = $1"
-    );
-    for worker in workers.collect::<Vec<_>>() {
-        worker.await.unwrap();
-    }
-    assert_eq!(server.sql("SELECT n FROM sqlx_counter").await, [SUM.to_string()]);
-    mutex.release().await.unwrap();
+    sums!(server, "sqlx_sum", pg, begin, pg_lock, run, number);
+    lasts_as_long_as_its_transaction!(server, "sqlx-life", true, pg, begin, pg_lock, run);
 
-    // Busy leaves the transaction usable; the lock lasts until the end; a stale token is refused.
-    let (mut a, mut b) = (pg(&server.address()).await, pg(&server.address()).await);
-    let (namespace, key) = key("sqlx-life");
-    let mut held = a.begin().await.unwrap();
-    lock_postgres_sqlx(&mut held, &namespace, &key, TxWait::Try)
-        .await
-        .unwrap();
+    // A stale token is refused.
+    let mut b = pg(&server.address()).await;
     let mut other = b.begin().await.unwrap();
-    for wait in [TxWait::Try, TxWait::For(Duration::from_millis(50))] {
-        let busy = lock_postgres_sqlx(&mut other, &namespace, &key, wait).await;
-        assert!(matches!(busy, Err(TxError::Busy)), "{busy:?}");
-    }
-    held.rollback().await.unwrap();
-    lock_postgres_sqlx(&mut other, &namespace, &key, TxWait::For(Duration::from_secs(5)))
-        .await
-        .unwrap();
     let e = fence_postgres_sqlx(&mut other, "sqlx_fences", "row:7", FencingToken::new(5)).await;
     assert!(matches!(e, Err(TxError::NoTable(_))), "{e:?}");
     other.rollback().await.unwrap();
@@ -123,48 +97,17 @@ async fn f70_read_modify_write_under_a_mysql_lock_of_sqlx_is_exact() {
     let Some(server) = server(Dialect::Mysql) else {
         return;
     };
-    let locker: &'static MysqlTx = Box::leak(Box::new(MysqlTx::new("sqlx_locks", "sqlx_fences").unwrap()));
-    for ddl in locker.schema() {
-        server.sql(ddl).await;
+    let locker = locker(server, "sqlx").await;
+    macro_rules! my_lock {
+        ($tx:ident, $name:expr, $wait:expr) => {{
+            let (namespace, key) = key($name);
+            locker.lock_sqlx(&mut $tx, &namespace, &key, $wait).await
+        }};
     }
-    server
-        .sql("CREATE TABLE sqlx_counter (id int PRIMARY KEY, n bigint NOT NULL)")
-        .await;
-    server.sql("INSERT INTO sqlx_counter VALUES (1, 0)").await;
-    let mutex = locks(server.config())
-        .await
-        .mutex("sqlx-sum")
-        .acquire()
-        .await
-        .unwrap();
-    let workers = additions!(
-        my(&server.address()),
-        |tx, namespace, key, wait| locker.lock_sqlx(tx, namespace, key, wait),
-        "sqlx_counter",
-        "UPDATE sqlx_counter SET n = ?"
-    );
-    for worker in workers.collect::<Vec<_>>() {
-        worker.await.unwrap();
-    }
-    assert_eq!(server.sql("SELECT n FROM sqlx_counter").await, [SUM.to_string()]);
-    mutex.release().await.unwrap();
+    sums!(server, "sqlx_sum", my, begin, my_lock, run, number);
+    lasts_as_long_as_its_transaction!(server, "sqlx-life", false, my, begin, my_lock, run);
 
-    let (mut a, mut b) = (my(&server.address()).await, my(&server.address()).await);
-    let (namespace, key) = key("sqlx-life");
-    let mut held = a.begin().await.unwrap();
-    locker
-        .lock_sqlx(&mut held, &namespace, &key, TxWait::Try)
-        .await
-        .unwrap();
-    let mut other = b.begin().await.unwrap();
-    let busy = locker.lock_sqlx(&mut other, &namespace, &key, TxWait::Try).await;
-    assert!(matches!(busy, Err(TxError::Busy)), "{busy:?}");
-    held.commit().await.unwrap();
-    locker
-        .lock_sqlx(&mut other, &namespace, &key, TxWait::For(Duration::from_secs(5)))
-        .await
-        .unwrap();
-    other.commit().await.unwrap();
+    let mut b = my(&server.address()).await;
     for (token, good) in [(5, true), (7, true), (6, false)] {
         let mut tx = b.begin().await.unwrap();
         let admitted = locker

@@ -1,6 +1,5 @@
 //! MariaDB.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
@@ -10,9 +9,9 @@ use tokio::net::TcpStream;
 
 use super::find::find;
 use super::port::Port;
-use super::postgres::unprivileged;
 use super::process::Process;
 use super::program::{Data, Program, StartError};
+use super::setup::Setup;
 
 /// A MariaDB server of one's own, with the database `distlock` and the user `root` without a password.
 #[derive(Debug)]
@@ -29,35 +28,20 @@ impl MariaDb {
     /// # Errors
     /// [`StartError`].
     pub async fn start() -> Result<Self, StartError> {
-        Self::start_with::<[&str; 0]>([]).await
+        Self::start_with(Setup::default()).await
     }
 
-    /// With further arguments, such as `["--wait-timeout=5"]`.
+    /// With further arguments and variables, or in another place.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start_with<S>(arguments: S) -> Result<Self, StartError>
-    where
-        S: IntoIterator<Item: AsRef<str>>,
-    {
-        Self::start_in(Vec::new(), arguments).await
-    }
-
-    /// With further arguments and variables, such as those of a [`FakeClock`](super::FakeClock).
-    ///
-    /// # Errors
-    /// [`StartError`].
-    pub async fn start_in<S>(env: Vec<(OsString, OsString)>, arguments: S) -> Result<Self, StartError>
-    where
-        S: IntoIterator<Item: AsRef<str>>,
-    {
+    pub async fn start_with(setup: Setup) -> Result<Self, StartError> {
         let (init, server) = (find("mariadb-install-db")?, find("mariadbd")?);
-        let dir = TempDir::with_prefix("distlock-mariadb-")?;
+        let (dir, user) = setup.place("mariadb", "mysql")?;
         let port = Port::free()?;
-        let user = unprivileged(&dir, "mysql")?;
         let data = dir.path().join("data");
-        let setup = dir.path().join("keep-setup.sql");
-        std::fs::write(&setup, "CREATE DATABASE IF NOT EXISTS distlock;\n")?;
+        let script = dir.path().join("keep-setup.sql");
+        std::fs::write(&script, "CREATE DATABASE IF NOT EXISTS distlock;\n")?;
         let mut init = Program::new(init, dir.path())
             .args(["--no-defaults", &format!("--datadir={}", data.display())])
             .args([
@@ -81,19 +65,17 @@ impl MariaDb {
             ])
             .args([format!("--socket={}", dir.path().join("s.sock").display())])
             .args([format!("--pid-file={}", dir.path().join("pid").display())])
-            .args([format!("--init-file={}", setup.display())])
+            .args([format!("--init-file={}", script.display())])
             .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
             .args([
                 "--innodb-flush-log-at-trx-commit=2",
                 "--performance-schema=OFF",
                 "--key-buffer-size=1M",
             ])
-            .args(["--aria-pagecache-buffer-size=1M", "--max-connections=200"]);
-        for argument in arguments {
-            start = start.args([argument.as_ref()]);
-        }
+            .args(["--aria-pagecache-buffer-size=1M", "--max-connections=200"])
+            .args(setup.settings);
         start.user = user;
-        start.env = env;
+        start.env = setup.env;
         let mut this = Self {
             process: Process::start(start)?,
             init,

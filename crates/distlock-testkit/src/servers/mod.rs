@@ -15,6 +15,7 @@
 //! A machine without the server: [`or_skip`] prints a line with a count and gives `None`, and fails instead when
 //! `DISTLOCK_REQUIRE=all` is set.
 
+mod disk;
 mod etcd;
 mod faketime;
 mod find;
@@ -26,12 +27,14 @@ mod postgres;
 mod process;
 mod program;
 mod redis;
+mod setup;
 mod skip;
 mod spawn;
 mod tls;
 mod tree;
 mod zookeeper;
 
+pub use self::disk::SmallDisk;
 pub use self::etcd::Etcd;
 pub use self::faketime::FakeClock;
 pub use self::find::find;
@@ -43,6 +46,7 @@ pub use self::postgres::Postgres;
 pub use self::process::Process;
 pub use self::program::{Data, Program, StartError, eventually};
 pub use self::redis::{Redis, RedisCluster, RedisOptions, RedisSentinel, Resp, RespClient};
+pub use self::setup::Setup;
 pub use self::skip::{or_skip, skip, skipped};
 pub(crate) use self::spawn::spawn;
 pub use self::tls::Certificates;

@@ -1,8 +1,6 @@
 //! PostgreSQL.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,10 +9,11 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::find::{find_postgres, find_user};
+use super::find::find_postgres;
 use super::port::Port;
 use super::process::Process;
 use super::program::{Data, Program, StartError};
+use super::setup::Setup;
 
 /// A PostgreSQL server of one's own, with the database `postgres` and the user `postgres` without a password.
 #[derive(Debug)]
@@ -31,32 +30,16 @@ impl Postgres {
     /// # Errors
     /// [`StartError`].
     pub async fn start() -> Result<Self, StartError> {
-        Self::start_with::<[&str; 0]>([]).await
+        Self::start_with(Setup::default()).await
     }
 
-    /// With further settings, such as `["idle_session_timeout=5s"]`.
+    /// With further settings and variables, or in another place.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start_with<S>(settings: S) -> Result<Self, StartError>
-    where
-        S: IntoIterator<Item: AsRef<str>>,
-    {
-        Self::start_in(Vec::new(), settings).await
-    }
-
-    /// With further settings and variables, such as those of a [`FakeClock`](super::FakeClock).
-    ///
-    /// # Errors
-    /// [`StartError`].
-    pub async fn start_in<S>(env: Vec<(OsString, OsString)>, settings: S) -> Result<Self, StartError>
-    where
-        S: IntoIterator<Item: AsRef<str>>,
-    {
+    pub async fn start_with(setup: Setup) -> Result<Self, StartError> {
         let init = find_postgres("initdb")?;
-        let dir = TempDir::with_prefix("distlock-postgres-")?;
-        let port = Port::free()?;
-        let user = unprivileged(&dir, "postgres")?;
+        let (dir, user) = setup.place("postgres", "postgres")?;
         let mut init = Program::new(init, dir.path()).args([
             "-D",
             "data",
@@ -71,7 +54,7 @@ impl Postgres {
         ]);
         init.user = user;
         init.run().await?;
-        Self::serve(dir, port, init, env, settings).await
+        Self::serve(dir, Port::free()?, init, setup).await
     }
 
     /// A hot standby that follows this server by streaming.
@@ -79,9 +62,8 @@ impl Postgres {
     /// # Errors
     /// [`StartError`].
     pub async fn standby(&self) -> Result<Self, StartError> {
-        let dir = TempDir::with_prefix("distlock-standby-")?;
-        let port = Port::free()?;
-        let user = unprivileged(&dir, "postgres")?;
+        let setup = Setup::default();
+        let (dir, user) = setup.place("standby", "postgres")?;
         let mut copy = Program::new(find_postgres("pg_basebackup")?, dir.path())
             .args(["-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync"])
             .args([
@@ -94,20 +76,11 @@ impl Postgres {
             ]);
         copy.user = user;
         copy.run().await?;
-        Self::serve::<[&str; 0]>(dir, port, copy, Vec::new(), []).await
+        Self::serve(dir, Port::free()?, copy, setup).await
     }
 
     /// Starts the server of a directory that `init` has filled.
-    async fn serve<S>(
-        dir: TempDir,
-        port: Port,
-        init: Program,
-        env: Vec<(OsString, OsString)>,
-        settings: S,
-    ) -> Result<Self, StartError>
-    where
-        S: IntoIterator<Item: AsRef<str>>,
-    {
+    async fn serve(dir: TempDir, port: Port, init: Program, setup: Setup) -> Result<Self, StartError> {
         let mut start = Program::new(find_postgres("postgres")?, dir.path())
             .args(["-D", "data", "-p", &port.number().to_string()])
             .args(["-c", "listen_addresses=127.0.0.1"])
@@ -121,11 +94,11 @@ impl Postgres {
                 "max_connections=200",
             ])
             .args(["-c", "autovacuum=off", "-c", "logging_collector=off"]);
-        for setting in settings {
-            start = start.args(["-c", setting.as_ref()]);
+        for setting in setup.settings {
+            start = start.args(["-c".to_owned(), setting]);
         }
         start.user = init.user;
-        start.env = env;
+        start.env = setup.env;
         let mut this = Self {
             process: Process::start(start)?,
             init,
@@ -184,17 +157,6 @@ impl Drop for Postgres {
         // Killed outright it would leave its shared memory segment to the machine.
         let _ = self.process.end(Signal::QUIT, Duration::from_secs(5));
     }
-}
-
-/// Gives a directory to the system user of a server that refuses to be root. `None`: we are not root ourselves.
-pub(super) fn unprivileged(dir: &TempDir, name: &str) -> Result<Option<(u32, u32)>, StartError> {
-    if !rustix::process::getuid().is_root() {
-        return Ok(None);
-    }
-    let (uid, gid) = find_user(name)?;
-    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
-    chown(dir.path(), Some(uid), Some(gid))?;
-    Ok(Some((uid, gid)))
 }
 
 /// Starts a session and waits until the server is ready for queries.

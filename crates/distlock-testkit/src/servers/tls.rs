@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use super::postgres::unprivileged;
 use super::program::StartError;
+use super::setup::unprivileged;
 
 /// A certificate authority of one's own, a server certificate for `localhost` and `127.0.0.1`, and a client
 /// certificate, as PEM files that go with this value.
