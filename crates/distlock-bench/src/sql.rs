@@ -248,6 +248,8 @@ fn held(report: &mut Report, rt: &Runtime, bench: &Bench, watch: Duration) {
         }
         guards
     });
+    // A session of PostgreSQL that has become idle says only after ten seconds how much it did.
+    std::thread::sleep(Duration::from_secs(11));
     let before = rt.block_on(bench.raw.statements());
     let start = Instant::now();
     std::thread::sleep(watch);
