@@ -78,17 +78,26 @@ impl Peer {
     }
 
     pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        match good(self.answers.read_line(&mut line)) {
-            0 => panic!("{} ended", self.name),
-            _ => line.trim().to_owned(),
-        }
+        self.answer().unwrap_or_else(|| panic!("{} ended", self.name))
     }
 
     /// How long so many pairs in each of so many tasks take.
     pub(crate) fn pairs(&mut self, tasks: usize, each: usize) -> Duration {
-        self.ask(&format!("{tasks} {each}"));
-        Duration::from_nanos(good(self.line().parse()))
+        self.tried(tasks, each)
+            .unwrap_or_else(|| panic!("{} ended", self.name))
+    }
+
+    /// The same, of a peer that may not be up to it: `None` once it has ended.
+    pub(crate) fn tried(&mut self, tasks: usize, each: usize) -> Option<Duration> {
+        writeln!(self.requests, "{tasks} {each}").ok()?;
+        self.requests.flush().ok()?;
+        Some(Duration::from_nanos(good(self.answer()?.parse())))
+    }
+
+    fn answer(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = good(self.answers.read_line(&mut line));
+        (read > 0).then(|| line.trim().to_owned())
     }
 }
 

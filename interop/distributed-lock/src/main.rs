@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::io::{BufRead, Write};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use distributed_lock_core::error::LockResult;
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
@@ -39,8 +39,10 @@ fn serve(runtime: &Runtime, locks: impl LockProvider) -> Result<(), Box<dyn Erro
 
 async fn pairs(locks: &impl LockProvider, task: usize, each: usize) -> LockResult<()> {
     let lock = locks.create_lock(&format!("peer:order:close:{task}"));
+    // No limit would be a negative one for `GET_LOCK`, to which MariaDB answers NULL.
+    let limit = Some(Duration::from_secs(60));
     for _ in 0..each {
-        lock.acquire(None).await?.release().await?;
+        lock.acquire(limit).await?.release().await?;
     }
     Ok(())
 }
