@@ -14,12 +14,13 @@ mod peer;
 mod redis;
 mod report;
 mod sample;
+mod service;
 mod sql;
 mod zookeeper;
 
 use clap::Parser;
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "core",
     "file",
     "command",
@@ -30,10 +31,11 @@ const PARTS: [&str; 10] = [
     "postgres",
     "etcd",
     "zookeeper",
+    "service",
 ];
 
 /// Prints the tables of these parts: `core`, `file`, `command`, `redis`, `redis-cluster`, `redlock`, `mysql`,
-/// `postgres`, `etcd`, `zookeeper`.
+/// `postgres`, `etcd`, `zookeeper`, `service`.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// What to measure.
@@ -70,6 +72,7 @@ fn main() {
             "postgres" => sql::measure(sql::Dialect::Postgres, arguments.quick, &arguments.peers),
             "etcd" => etcd::measure(arguments.quick),
             "zookeeper" => zookeeper::measure(arguments.quick),
+            "service" => service::measure(arguments.quick),
             other => {
                 eprintln!("unknown part {other}: {}", PARTS.join(", "));
                 std::process::exit(64);

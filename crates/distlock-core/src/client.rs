@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::Either;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -335,17 +337,20 @@ impl ClientInner {
     }
 
     /// Runs a future that speaks to the engine: here if the caller is inside a tokio runtime, else on the engine
-    /// thread.
-    pub(crate) async fn on_runtime<F>(&self, future: F) -> Result<F::Output, Error>
+    /// thread. Not an async function: that would have room for `future` twice, and thousands may wait in it.
+    pub(crate) fn on_runtime<F>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Error>> + Send + use<F>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         if Handle::try_current().is_ok() {
-            return Ok(future.await);
+            return Either::Left(future.map(Ok));
         }
         let ended = |_| Error::new(ErrorKind::Closed, "the engine thread ended");
-        AbortOnDrop(self.engine.spawn(future)).await.map_err(ended)
+        Either::Right(AbortOnDrop(self.engine.spawn(future)).map(move |answer| answer.map_err(ended)))
     }
 
     /// Starts the end: clean-up, driver, thread. `None` if that already happened.

@@ -14,7 +14,7 @@ use distlock_core::engine::Engine;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -216,7 +216,8 @@ impl Gateway {
         request
     }
 
-    /// Sends a request; to each gateway in turn, as long as none is reached.
+    /// Sends a request; to each gateway in turn, as long as none is reached, or says that it cannot serve it now: then it
+    /// has done nothing.
     async fn send(&self, path: &str, request: Request<Full<Bytes>>) -> Result<Answer, DriverError> {
         let mut left = self.bases.len();
         loop {
@@ -227,7 +228,9 @@ impl Gateway {
                 .parse()
                 .map_err(|e| invalid(format!("the address cannot be written: {e}")))?;
             let sent = self.clock.now();
+            left -= 1;
             let error = match self.http.request(request).await {
+                Ok(body) if body.status() == StatusCode::SERVICE_UNAVAILABLE && left > 0 => None,
                 Ok(body) => return Ok(Answer { body, sent }),
                 Err(e) => {
                     let reached = if e.is_connect() {
@@ -235,11 +238,15 @@ impl Gateway {
                     } else {
                         Reached::Maybe
                     };
-                    DriverError::unavailable(reached, format!("{base}: {}", causes(&e)))
+                    Some(DriverError::unavailable(
+                        reached,
+                        format!("{base}: {}", causes(&e)),
+                    ))
                 }
             };
-            left -= 1;
-            if !is_unreached(&error) {
+            if let Some(error) = error
+                && (left == 0 || !is_unreached(&error))
+            {
                 return Err(error);
             }
             let next = at.wrapping_add(1);
@@ -247,9 +254,6 @@ impl Gateway {
             let _ = self
                 .current
                 .compare_exchange(at, next, Ordering::AcqRel, Ordering::Acquire);
-            if left == 0 {
-                return Err(error);
-            }
         }
     }
 }

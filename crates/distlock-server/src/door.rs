@@ -9,9 +9,13 @@ use axum::http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use distlock_core::Key;
+use futures_util::FutureExt;
+use futures_util::future::{Either, ready};
 
 use crate::access::{Principal, bearer};
 use crate::gateway::Gateway;
+use crate::observe;
 use crate::problem::Problem;
 
 /// Who asks: known by the token, or by the address.
@@ -36,44 +40,45 @@ const HEADERS: [(&str, &str); 5] = [
 ];
 
 /// The door of everything: the log, and the headers.
-pub(crate) async fn log(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+///
+/// Neither door is an async function: that would have room for the request beside the answer, as long as it waits.
+pub(crate) fn log(request: Request, next: Next) -> impl Future<Output = Response> + Send {
     let start = Instant::now();
     let method = request.method().clone();
     // Without the query: nothing secret belongs there, but strangers do what they like.
     let path = request.uri().path().to_owned();
     let from = request.extensions().get::<From>().and_then(|from| from.0);
-    let mut response = next.run(request).await;
-    let status = response.status().as_u16();
-    let who = response.extensions().get::<Caller>().map(|c| c.who.name.clone());
-    let class = match status {
-        200..=299 => "2xx",
-        400..=499 => "4xx",
-        500..=599 => "5xx",
-        _ => "other",
-    };
-    metrics::counter!("distlock_service_requests_total", "status" => class).increment(1);
-    metrics::gauge!("distlock_service_waiting").set(gateway.limiter.waiting() as f64);
-    tracing::info!(target: "distlock::access", %method, path, status, who, from = from.map(|f| f.to_string()),
-        took_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX), "answered");
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers
-            .entry(HeaderName::from_static(name))
-            .or_insert(HeaderValue::from_static(value));
-    }
-    response
+    next.run(request).map(move |mut response| {
+        let status = response.status().as_u16();
+        let who = response.extensions().get::<Caller>().map(|c| &*c.who.name);
+        observe::answered(status);
+        tracing::info!(target: "distlock::access", %method, path, status, who, from = from.map(|f| f.to_string()),
+            took_us = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX), "answered");
+        let headers = response.headers_mut();
+        for (name, value) in HEADERS {
+            headers
+                .entry(HeaderName::from_static(name))
+                .or_insert(HeaderValue::from_static(value));
+        }
+        response
+    })
 }
 
 /// The door of the API: pages of other sites, strangers, and those who ask too much stay out.
-pub(crate) async fn enter(State(gateway): State<Arc<Gateway>>, mut request: Request, next: Next) -> Response {
+pub(crate) fn enter(
+    State(gateway): State<Arc<Gateway>>,
+    mut request: Request,
+    next: Next,
+) -> impl Future<Output = Response> + Send {
     match admit(&gateway, &request) {
         Ok(caller) => {
             request.extensions_mut().insert(caller.clone());
-            let mut response = next.run(request).await;
-            response.extensions_mut().insert(caller);
-            response
+            Either::Left(next.run(request).map(|mut response| {
+                response.extensions_mut().insert(caller);
+                response
+            }))
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => Either::Right(ready(problem.into_response())),
     }
 }
 
@@ -146,16 +151,19 @@ fn from_this_host(headers: &HeaderMap, from: Option<IpAddr>) -> Result<(), Probl
     )))
 }
 
-/// An answer for what is nowhere.
-pub(crate) async fn nowhere(request: Request) -> Problem {
+/// An answer for what is nowhere. No route has a place for a key that is empty.
+pub(crate) fn nowhere(path: &str) -> Problem {
+    if let Some(key) = path.strip_prefix("/v1/locks/")
+        && (key.is_empty() || key.starts_with('/'))
+        && let Err(e) = Key::new("")
+    {
+        return Problem::from(&e);
+    }
     Problem::new(
         StatusCode::NOT_FOUND,
         "not_found",
         "There is nothing here",
-        format!(
-            "{:?} is no address of this API; see /v1/openapi.json",
-            request.uri().path()
-        ),
+        format!("{path:?} is no address of this API; see /v1/openapi.json"),
     )
 }
 

@@ -36,6 +36,7 @@ mod gateway;
 mod limits;
 mod listen;
 mod mask;
+mod observe;
 mod overview;
 mod problem;
 mod seats;
@@ -74,6 +75,7 @@ impl Server {
     pub fn start(config: Config, listeners: Vec<Listener>) -> io::Result<Self> {
         let limits = config.limits.clone();
         let gateway = Gateway::new(config)?;
+        observe::describe();
         let connections = Connections {
             router: api::router(&gateway),
             room: Arc::new(Semaphore::new(limits.connections)),

@@ -21,6 +21,8 @@ pub struct Limits {
     pub requests_per_second: u32,
     /// The most event streams at a time. Beyond: 429.
     pub streams: usize,
+    /// The most event streams of one client at a time. Beyond: 429.
+    pub streams_per_client: usize,
     /// The most connections at a time. Beyond, new ones wait to be accepted.
     pub connections: usize,
     /// The most namespaces, each of which is a client of the engine. Beyond: 429.
@@ -29,6 +31,9 @@ pub struct Limits {
     pub head: Duration,
     /// How long the body of a request may take, and how long an answer of the engine.
     pub answer: Duration,
+    /// How long a client may take nothing of an answer, or have vanished, until its connection is ended (on Linux;
+    /// elsewhere as long as the system's TCP allows).
+    pub stalled: Duration,
 }
 
 impl Default for Limits {
@@ -39,10 +44,12 @@ impl Default for Limits {
             waiters_per_client: 10_000,
             requests_per_second: 10_000,
             streams: 500,
+            streams_per_client: 100,
             connections: 50_000,
             namespaces: 64,
             head: Duration::from_secs(30),
             answer: Duration::from_secs(15),
+            stalled: Duration::from_secs(30),
         }
     }
 }
@@ -59,6 +66,7 @@ pub(crate) struct Limiter {
 #[derive(Debug)]
 struct Client {
     waiters: Arc<AtomicUsize>,
+    streams: Arc<AtomicUsize>,
     /// The present second, and the requests in it.
     second: Instant,
     requests: u32,
@@ -105,7 +113,8 @@ impl Limiter {
         let now = Instant::now();
         if clients.len() > 10_000 {
             clients.retain(|_, c| {
-                c.waiters.load(Ordering::Acquire) > 0 || now - c.second < Duration::from_secs(1)
+                let open = c.waiters.load(Ordering::Acquire) + c.streams.load(Ordering::Acquire);
+                open > 0 || now - c.second < Duration::from_secs(1)
             });
         }
         if let Some(client) = clients.get_mut(name) {
@@ -113,6 +122,7 @@ impl Limiter {
         }
         f(clients.entry(name.to_owned()).or_insert(Client {
             waiters: Arc::default(),
+            streams: Arc::default(),
             second: now,
             requests: 0,
         }))
@@ -155,8 +165,14 @@ impl Limiter {
     }
 
     /// Counts an event stream.
-    pub(crate) fn stream(&self) -> Result<Counted, Problem> {
-        let mut counted = Counted(Vec::with_capacity(1));
+    pub(crate) fn stream(&self, client: &str) -> Result<Counted, Problem> {
+        let mut counted = Counted(Vec::with_capacity(2));
+        let own = self.client(client, |c| c.streams.clone());
+        let most = self.limits.streams_per_client;
+        if !counted.add(&own, most) {
+            let why = format!("one client may have {most} event streams open");
+            return Err(Problem::limited(why, 5));
+        }
         let most = self.limits.streams;
         if !counted.add(&self.streams, most) {
             let why = format!("{most} event streams are open at this gateway");

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
@@ -26,6 +29,9 @@ use crate::limits::Limits;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long to wait after an `accept` that failed, for instance without descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a silent connection is asked whether anybody is there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// The files of TLS.
 #[derive(Debug, Clone)]
@@ -170,7 +176,7 @@ impl Connections {
                 () = self.closing.cancelled() => break,
             };
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = listener.accept(&self.limits) => accepted,
                 () = self.closing.cancelled() => break,
             };
             let (stream, from) = match accepted {
@@ -202,13 +208,17 @@ impl Connections {
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, from: From) {
-        let router = self.router.clone().layer(axum::Extension(from));
+        // One router for all connections: a layer of its own would copy every route of it.
+        let router = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(from);
+            router.call(request)
+        });
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(self.limits.head)
             .max_buf_size(16 * 1024);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
         tokio::select! {
             // What went wrong concerns the other side alone.
             _ = connection.as_mut() => {}
@@ -226,12 +236,14 @@ enum Stream {
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<(Stream, From)> {
+    async fn accept(&self, limits: &Limits) -> io::Result<(Stream, From)> {
         match &self.socket {
             Socket::Tcp(socket) => {
                 let (stream, from) = socket.accept().await?;
                 // Answers are small and waited for.
                 let _ = stream.set_nodelay(true);
+                // What cannot be set is as the system has it.
+                let _ = end_when_stalled(&stream, limits.stalled);
                 Ok((Stream::Tcp(stream), From(Some(canonical(from.ip())))))
             }
             Socket::Unix(socket, _) => {
@@ -240,6 +252,22 @@ impl Listener {
             }
         }
     }
+}
+
+/// Has the kernel end a connection whose other side has vanished, or takes nothing of what it is sent: neither is an
+/// error of ours, and a wait for either has no end.
+fn end_when_stalled(stream: &tokio::net::TcpStream, after: Duration) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+    #[cfg(target_os = "linux")]
+    {
+        sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+        sockopt::set_tcp_user_timeout(stream, u32::try_from(after.as_millis()).unwrap_or(u32::MAX))?;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = after;
+    Ok(())
 }
 
 /// One client, one address, however it is written.

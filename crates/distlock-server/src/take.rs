@@ -62,7 +62,7 @@ impl Wanted {
             [(key, mode)] => self.lock(tenant, seat, key, *mode).wait(wait).acquire().await,
             many => {
                 let locks = many.iter().map(|(key, mode)| self.lock(tenant, seat, key, *mode));
-                all(locks).wait(wait).acquire().await
+                Box::pin(all(locks).wait(wait).acquire()).await
             }
         }
     }

@@ -65,6 +65,13 @@ impl Tenants {
             }
             slots.entry(namespace.clone()).or_default().clone()
         };
+        match slot.get() {
+            Some(tenant) => Ok(tenant.clone()),
+            None => Box::pin(self.open(namespace, slot)).await,
+        }
+    }
+
+    async fn open(&self, namespace: &Namespace, slot: Slot) -> Result<Arc<Tenant>, Problem> {
         let made = slot.get_or_try_init(|| async {
             let client = (self.connect)(namespace.clone()).await?;
             Ok::<_, Error>(Arc::new(Tenant {

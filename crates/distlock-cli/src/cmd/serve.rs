@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use distlock::Prometheus;
 use distlock_core::{Client, Error};
 use distlock_server::{Config, Limits, Listener, Server, Tls};
-use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
 use crate::args::Common;
@@ -19,9 +19,6 @@ use crate::say::Say;
 use crate::settings::Session;
 use crate::signals::Blocked;
 use crate::values::duration;
-
-/// How often the metrics put away what they have summed up.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {
@@ -159,20 +156,16 @@ async fn run(session: &Session, args: &ServeArgs, at: Vec<Address>, blocked: &Bl
         Ok(signals) => signals,
         Err(e) => return trouble(e),
     };
+    // Before the client, whose metrics it is to have.
+    let metrics = match Prometheus::install() {
+        Ok(metrics) => metrics,
+        Err(e) => return say.failure(&e, Exit::ENGINE),
+    };
     // The engine is asked at once, so that a wrong URL is told now.
     let locks = match session.engine.connect(Some("gateway")).await {
         Ok(locks) => locks,
         Err(e) => return say.failure(&e, Exit::of_connect(&e)),
     };
-    let metrics = PrometheusBuilder::new().install_recorder().ok();
-    if let Some(metrics) = metrics.clone() {
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(UPKEEP).await;
-                metrics.run_upkeep();
-            }
-        });
-    }
     let first = Client::clone(&locks);
     let mut config = Config::new(connect(&session.engine, first));
     config.engine = session.engine.public_url(&locks);
@@ -182,10 +175,7 @@ async fn run(session: &Session, args: &ServeArgs, at: Vec<Address>, blocked: &Bl
     config.limits.waiters = args.max_waiters;
     config.limits.waiters_per_client = args.max_waiters_per_client;
     config.limits.requests_per_second = args.max_rate;
-    config.metrics = metrics.map(|metrics| {
-        let render: Arc<dyn Fn() -> String + Send + Sync> = Arc::new(move || metrics.render());
-        render
-    });
+    config.metrics = Some(Arc::new(move || metrics.render()));
     let listeners = match listen(args, at).await {
         Ok(listeners) => listeners,
         Err(e) => return trouble(e),

@@ -19,6 +19,7 @@ mod place;
 mod reading;
 mod redlock;
 mod serve;
+mod serving;
 mod settings;
 mod signals;
 mod sql;

@@ -1,12 +1,10 @@
-//! `distlock serve`: what it refuses, that it serves and ends, and that what is in `deploy/` fits it.
+//! `distlock serve`: what it refuses, and that what is in `deploy/` fits it.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::stage::{Stage, TERM, until};
+use crate::stage::Stage;
 
 fn deploy(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -118,49 +116,4 @@ fn the_manifests_fit_the_service() {
         let at = mount["mountPath"].as_str().unwrap();
         assert!(recipe.contains(&format!("\"{at}/")), "nothing is read from {at}");
     }
-}
-
-#[test]
-fn it_serves_what_the_command_takes_and_ends_when_told() {
-    let stage = Stage::new();
-    let socket = stage.path("gateway.sock");
-    let listen = format!("unix:{}", socket.display());
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let at = port.to_string();
-    let mut service = stage.start(&["serve", "--quiet", "--listen", &listen, "--listen", &at]);
-    let ask = |path: &str| -> Option<String> {
-        let mut stream = TcpStream::connect(port).ok()?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-        )
-        .ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        Some(text)
-    };
-    until("it to become ready", || {
-        ask("/readyz").filter(|text| text.contains("200 OK"))
-    });
-    // The same locks, seen from both sides; and the engine that speaks to it.
-    let held = stage.hold("shown");
-    assert!(ask("/v1/locks/shown").unwrap().contains("\"token\":"));
-    let through = format!("http://{port}");
-    let busy = stage.run(&["try", "--url", &through, "shown", "--", "true"]);
-    assert_eq!(busy.code, Some(75), "{busy:?}");
-    drop(held);
-    let run = stage.run(&["run", "--url", &through, "shown", "--", "true"]);
-    assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(
-        ask("/metrics")
-            .unwrap()
-            .contains("distlock_service_requests_total")
-    );
-    assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok());
-    service.signal(TERM);
-    assert_eq!(service.code(), Some(0));
-    assert!(!socket.exists());
 }

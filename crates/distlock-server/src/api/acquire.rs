@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::access::Right;
-use crate::api::ask::{Ask, Named};
+use crate::api::ask::{Ask, IDEMPOTENCY_KEY, Named};
 use crate::api::openapi::Problems;
 use crate::api::renew::renew;
 use crate::api::types::{
@@ -179,7 +179,9 @@ async fn take(
             Ok(taking) => taking,
             Err(granted) => {
                 let leases = granted.into_iter().map(|g| (g.handle, Some(g.ttl))).collect();
-                let renewed: Answer = renew(ask, &tenant, leases).await.into_iter().collect();
+                // Boxed, as is all that is rare: every request that waits has room for what it awaits.
+                let renewed = Box::pin(renew(ask, &tenant, leases)).await;
+                let renewed: Answer = renewed.into_iter().collect();
                 return Ok(Json(telling.json(&renewed?)).into_response());
             }
         },
@@ -231,7 +233,7 @@ async fn next_line(mut taking: Taking, telling: Telling) -> (Value, Option<(Taki
 }
 
 fn idempotency_key(ask: &Ask) -> Result<Option<String>, Problem> {
-    let Some(value) = ask.headers.get("idempotency-key") else {
+    let Some(value) = ask.headers.get(IDEMPOTENCY_KEY) else {
         return Ok(None);
     };
     let key = value.to_str().unwrap_or_default();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use distlock_core::{Error, ErrorKind, Key, Namespace};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +19,11 @@ use crate::gateway::Gateway;
 use crate::problem::Problem;
 use crate::tenants::Tenant;
 
+/// The name of a request, under which it may be repeated.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The lease that alone is followed.
+pub(crate) const LEASE: HeaderName = HeaderName::from_static("distlock-lease");
+
 /// A request to the API, with what all of them have.
 #[derive(Debug)]
 pub(crate) struct Ask {
@@ -26,6 +32,7 @@ pub(crate) struct Ask {
     pub(crate) namespace: Namespace,
     /// Who the client says that it is.
     pub(crate) client: Option<Uuid>,
+    /// Those of the API.
     pub(crate) headers: HeaderMap,
 }
 
@@ -57,9 +64,24 @@ impl FromRequestParts<Arc<Gateway>> for Ask {
             caller: caller.ok_or_else(|| Problem::unauthenticated("nobody"))?,
             namespace,
             client,
-            headers: parts.headers.clone(),
+            headers: kept(&parts.headers),
         })
     }
+}
+
+/// Copies of the headers that are asked for later: all of them share one buffer with everything that was read, which
+/// a request that waits would keep alive.
+fn kept(headers: &HeaderMap) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    for name in [ACCEPT, IDEMPOTENCY_KEY, LEASE] {
+        let value = headers
+            .get(&name)
+            .map(|value| HeaderValue::from_bytes(value.as_bytes()));
+        if let Some(Ok(value)) = value {
+            kept.insert(name, value);
+        }
+    }
+    kept
 }
 
 impl Ask {

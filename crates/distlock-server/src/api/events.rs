@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::access::Right;
-use crate::api::ask::{Ask, Named};
+use crate::api::ask::{Ask, LEASE, Named};
 use crate::api::openapi::Problems;
 use crate::api::types::{HolderView, LockView};
 use crate::gateway::Gateway;
@@ -63,11 +63,11 @@ fn answer(events: mpsc::Receiver<Bytes>) -> Response {
         content_type = "text/event-stream"), Problems))]
 pub(crate) async fn of_key(ask: Ask, Named(key): Named) -> Result<Response, Problem> {
     let tenant = ask.tenant(Right::Read).await?;
-    let lease = match ask.headers.get("distlock-lease").map(|value| value.to_str()) {
+    let lease = match ask.headers.get(LEASE).map(|value| value.to_str()) {
         None => None,
         Some(handle) => Some(handle.unwrap_or_default().parse::<Lease>()?),
     };
-    let counted = ask.gateway.limiter.stream()?;
+    let counted = ask.gateway.limiter.stream(&ask.caller.client)?;
     let states = tenant.client.watch(key)?;
     let (events, receiver) = mpsc::channel(AHEAD);
     let follow = Follow {
@@ -196,7 +196,7 @@ impl Follow {
         content_type = "text/event-stream"), Problems))]
 pub(crate) async fn watch(ask: Ask) -> Result<Response, Problem> {
     let tenant = ask.tenant(Right::Read).await?;
-    let counted = ask.gateway.limiter.stream()?;
+    let counted = ask.gateway.limiter.stream(&ask.caller.client)?;
     let looks = tenant.overview.follow(&ask.gateway, &tenant);
     let (events, receiver) = mpsc::channel(1);
     tokio::spawn(tell_looks(looks, events, counted));

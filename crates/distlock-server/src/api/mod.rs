@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
+use axum::http::Uri;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use crate::dashboard;
 use crate::door;
 use crate::gateway::Gateway;
+use crate::observe;
 
 /// Everything that a gateway answers.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
@@ -40,7 +42,7 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .route("/renew", post(renew::renew_all))
         .route("/watch", get(events::watch))
         .route("/activity", get(look::activity))
-        .fallback(door::nowhere)
+        .fallback(async |uri: Uri| door::nowhere(&format!("/v1{}", uri.path())))
         .method_not_allowed_fallback(door::wrong_method)
         .layer(from_fn_with_state(gateway.clone(), door::enter));
     Router::new()
@@ -61,13 +63,14 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
             "/page.js",
             get(async || page("text/javascript", dashboard::SCRIPT).await),
         )
-        .fallback(door::nowhere)
+        .fallback(async |uri: Uri| door::nowhere(uri.path()))
         .method_not_allowed_fallback(door::wrong_method)
-        .layer(from_fn_with_state(gateway.clone(), door::log))
+        .layer(from_fn(door::log))
         .with_state(gateway.clone())
 }
 
 async fn metrics(State(gateway): State<Arc<Gateway>>) -> Response {
+    observe::waiting(gateway.limiter.waiting());
     let text = gateway.metrics.as_ref().map(|render| render());
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4")];
     (kind, text.unwrap_or_default()).into_response()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock::{Client, Locks};
-use distlock_server::{Config, Listener, Server};
+use distlock_server::{Config, Listener, Server, Tls};
 use serde_json::Value;
 
 use crate::wire::{Reply, ask};
@@ -31,6 +31,17 @@ impl Gateway {
 
     /// The same, at this address.
     pub(crate) async fn at(at: SocketAddr, engine: &str, set: impl FnOnce(&mut Config)) -> Self {
+        let listener = Listener::tcp(at, None).await.unwrap();
+        Self::start(listener, engine, set)
+    }
+
+    /// Speaks TLS.
+    pub(crate) async fn encrypted(at: SocketAddr, engine: &str, tls: Tls) -> Self {
+        let listener = Listener::tcp(at, Some(&tls)).await.unwrap();
+        Self::start(listener, engine, |_| {})
+    }
+
+    fn start(listener: Listener, engine: &str, set: impl FnOnce(&mut Config)) -> Self {
         let url = engine.to_owned();
         let mut config = Config::new(Arc::new(move |namespace| {
             let url = url.clone();
@@ -43,8 +54,7 @@ impl Gateway {
             })
         }));
         set(&mut config);
-        let listener = Listener::tcp(at, None).await.unwrap();
-        let at = listener.url().strip_prefix("http://").unwrap().parse().unwrap();
+        let at = listener.url().split_once("://").unwrap().1.parse().unwrap();
         let server = Server::start(config, vec![listener]).unwrap();
         Self { at, server }
     }

@@ -1,13 +1,11 @@
 //! Inputs that are meant to do harm: the service stays up, answers others, and gives nothing away.
 
-use std::time::Duration;
-
-use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-use crate::gateway::Gateway;
-use crate::wire::{Reply, ask, send};
+use crate::gateway::{Gateway, PATIENCE};
+use crate::wire::{Reply, ask, request};
 
 /// A key in a path, every byte escaped.
 fn escaped(key: &str) -> String {
@@ -129,44 +127,6 @@ async fn bodies_that_are_wrong_or_huge_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_and_broken_connections_are_ended_and_others_answered() {
-    let gateway = Gateway::with("memory:", |config| {
-        config.limits.head = Duration::from_millis(300);
-        config.limits.answer = Duration::from_millis(300);
-    })
-    .await;
-    // A head that never ends, a body that never comes, and lines that are no HTTP.
-    let mut head = TcpStream::connect(gateway.at).await.unwrap();
-    head.write_all(b"GET /v1/locks HTTP/1.1\r\nhost: x\r\nx-")
-        .await
-        .unwrap();
-    let mut body = TcpStream::connect(gateway.at).await.unwrap();
-    let start = b"POST /v1/locks/hostile:slow/acquire HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{";
-    body.write_all(start).await.unwrap();
-    send(gateway.at, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n").await;
-    send(gateway.at, b"GET / HTTP/1.1\r\nhost: a\r\nhost\x00: b\r\n\r\n").await;
-    let many: String = (0..5000).map(|i| format!("x-{i}: {i}\r\n")).collect();
-    send(
-        gateway.at,
-        format!("GET /v1/locks HTTP/1.1\r\nhost: a\r\n{many}\r\n").as_bytes(),
-    )
-    .await;
-    assert_eq!(gateway.get("/healthz").await.status, 200);
-    let ended = async {
-        let mut rest = Vec::new();
-        let _ = head.read_to_end(&mut rest).await;
-        let mut rest = [0; 4096];
-        let n = body.read(&mut rest).await.unwrap();
-        rest[..n].to_vec()
-    };
-    let told = tokio::time::timeout(Duration::from_secs(5), ended)
-        .await
-        .expect("slow ones are ended");
-    Reply::parse(&told).unwrap().problem(408, "too_slow");
-    gateway.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_give_a_page_no_chance() {
     let gateway = Gateway::on("memory:").await;
     for path in ["/", "/page.js", "/v1/locks", "/healthz"] {
@@ -196,31 +156,82 @@ async fn answers_give_a_page_no_chance() {
     gateway.stop().await;
 }
 
+/// A body that goes on for ever, in chunks, and one that says that it will.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_are_in_nobodys_way_and_are_ended() {
-    let gateway = Gateway::with("memory:", |config| config.limits.head = Duration::from_secs(2)).await;
-    let mut idle = Vec::new();
-    for _ in 0..1500 {
-        idle.push(TcpStream::connect(gateway.at).await.unwrap());
-    }
-    let started = std::time::Instant::now();
+async fn endless_bodies_are_cut_off() {
+    let gateway = Gateway::on("memory:").await;
+    let mut stream = TcpStream::connect(gateway.at).await.unwrap();
+    let head =
+        b"POST /v1/locks/hostile:endless/acquire HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    let (mut answer, mut body) = stream.into_split();
+    let chunk = [b"4000\r\n".as_slice(), &[b' '; 0x4000], b"\r\n"].concat();
+    let sending = tokio::spawn(async move {
+        let mut sent = 0_usize;
+        while body.write_all(&chunk).await.is_ok() {
+            sent += chunk.len();
+        }
+        sent
+    });
+    let mut told = vec![0; 4096];
+    let n = tokio::time::timeout(PATIENCE, answer.read(&mut told)).await;
+    told.truncate(n.expect("it is answered").unwrap());
+    Reply::parse(&told).unwrap().problem(413, "too_large");
+    drop(answer);
+    let sent = tokio::time::timeout(PATIENCE, sending).await;
+    let sent = sent.expect("it is cut off").unwrap();
+    assert!(sent < 16 << 20, "{sent} bytes were taken");
+    let huge = b"POST /v1/locks/hostile:endless/acquire HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 99999999999\r\n\r\n{";
+    let mut stream = TcpStream::connect(gateway.at).await.unwrap();
+    stream.write_all(huge).await.unwrap();
     gateway
-        .post("/v1/locks/hostile:idle/acquire", json!({}))
+        .post("/v1/locks/hostile:endless/acquire", json!({}))
         .await
         .ok();
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        started.elapsed()
-    );
-    let ended = async {
-        for mut stream in idle {
-            let mut rest = Vec::new();
-            let _ = stream.read_to_end(&mut rest).await;
-        }
+    drop(stream);
+    gateway.stop().await;
+}
+
+/// What callers call themselves, and why, is quoted in events and in the audit log: as data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_and_reasons_are_data() {
+    const FORGED: &str = "x\r\n\r\nevent: broken\ndata: {\"reason\":\"forged\"}\n\n{\"action\":\"forged\"}\n";
+    let dir = tempfile::tempdir().unwrap();
+    let audit = dir.path().join("audit.jsonl");
+    let gateway = Gateway::with("memory:", |config| config.audit = Some(audit.clone())).await;
+    let key = "/v1/locks/hostile:label";
+    let mut stream = TcpStream::connect(gateway.at).await.unwrap();
+    let follow = request("GET", &format!("{key}/events"), &[], b"");
+    stream.write_all(&follow).await.unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    let mut events = async |last: &str| {
+        let mut seen = Vec::new();
+        let until = async {
+            while seen.last().is_none_or(|name| name != last) {
+                let line = lines.next_line().await.unwrap().expect("the stream goes on");
+                if let Some(name) = line.strip_prefix("event: ") {
+                    seen.push(name.to_owned());
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    serde_json::from_str::<Value>(data).unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, until).await.expect(last);
+        seen
     };
-    tokio::time::timeout(Duration::from_secs(15), ended)
-        .await
-        .expect("idle connections are ended");
+    assert_eq!(events("state").await, ["state"]);
+    let named = json!({"label": FORGED, "reason": FORGED});
+    let lease = gateway.post(&format!("{key}/acquire"), named).await.ok();
+    assert_eq!(events("granted").await, ["granted"]);
+    assert_eq!(gateway.get(key).await.ok()["holders"][0]["label"], FORGED);
+    let handle = json!({"handle": lease["handle"]});
+    gateway.post(&format!("{key}/release"), handle).await.ok();
+    assert_eq!(events("released").await, ["released"]);
+    let broken = json!({"reason": FORGED});
+    gateway.post(&format!("{key}/break"), broken).await.ok();
+    let audited = std::fs::read_to_string(&audit).unwrap();
+    assert_eq!(audited.lines().count(), 1, "{audited}");
+    let line: Value = serde_json::from_str(audited.trim_end()).unwrap();
+    assert_eq!(line["reason"], FORGED.trim());
     gateway.stop().await;
 }

@@ -4,11 +4,14 @@
 mod access;
 mod clients;
 mod conformance;
+mod encrypted;
+mod field_cases;
 mod gateway;
 mod hostile;
 mod leases;
 mod openapi;
 mod page;
+mod slow;
 mod two;
 mod waiting;
 mod wire;

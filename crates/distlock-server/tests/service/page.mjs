@@ -1,6 +1,7 @@
 // Looks at the page of a gateway as a person does, in a headless browser that is spoken to over a pipe.
 // page.mjs BROWSER OPEN GUARDED READER-TOKEN DIRECTORY: the URLs of two gateways, of which the second asks for tokens.
-// Prints "down" when the first is to be stopped and "up" when it is to be started again, each answered by a line.
+// Prints "down" when the first is to be stopped and "up" when it is to be started again, "take" and "leave" when a lock is
+// to be taken on its engine and given back; each is answered by a line.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -101,6 +102,14 @@ assert.equal(await evaluate("window.pwned"), undefined);
 await until(shown(evil));
 const warm = await fetch(open + "/v1/locks/warm/acquire", { method: "POST" });
 assert.equal(warm.status, 409);
+
+// So does one that another process takes on the engine itself, as the command does.
+await host("take");
+took = await until(shown("taken-directly"), 5000);
+assert.ok(took <= 1000, `the lock taken directly appeared after ${took} ms`);
+await host("leave");
+took = await until("!" + shown("taken-directly"), 5000);
+assert.ok(took <= 1000, `the lock taken directly left after ${took} ms`);
 
 // Waiters in order, and the lock's own page, by keyboard alone.
 const line = ["shop-1", "shop-2", "shop-3"].map((label) => () => ask("/v1/locks/order%3Aclose%3A42/acquire", { wait: "50s", ttl: "60s", order: "fifo", label }));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use distlock::Locks;
 use distlock_testkit::servers::skip;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -65,10 +66,14 @@ async fn the_page_shows_locks_and_breaks_them() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let at = open.at;
     let mut open = Some(open);
+    let direct = Locks::connect(&engine).await.unwrap();
+    let mut taken = None;
     let mut last = String::new();
     while let Some(line) = lines.next_line().await.unwrap() {
         match line.as_str() {
             "down" => open.take().unwrap().kill().await,
+            "take" => taken = direct.mutex("taken-directly").try_acquire().await.unwrap(),
+            "leave" => drop(taken.take().unwrap().release().await.unwrap()),
             "up" => open = Some(Gateway::at(at, &engine, |_| {}).await),
             _ => {}
         }

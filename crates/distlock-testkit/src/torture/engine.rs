@@ -9,12 +9,16 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use super::service::{self, Service};
 use super::trouble;
 use crate::check::Bounds;
 use crate::history::{Recorder, What};
 use crate::proxy::Proxy;
 use crate::servers::{Data, Etcd, MariaDb, Postgres, Process, Redis, RedisOptions, StartError, ZooKeeper};
 use crate::worker::LoadKey;
+
+/// A waiter in a fair queue of Redis keeps its place for three rechecks, of two seconds for the first ones.
+const REDIS_GHOST: Duration = Duration::from_secs(7);
 
 /// An engine with its servers, if it has any.
 #[derive(Debug)]
@@ -32,11 +36,20 @@ enum Servers {
     ZooKeeper(ZooKeeper),
     Postgres(#[allow(dead_code, reason = "kept alive")] Postgres),
     MariaDb(#[allow(dead_code, reason = "kept alive")] MariaDb),
+    Service(Box<Service>),
 }
 
 impl EngineUnderTest {
     /// The names that [`start`](Self::start) knows.
-    pub const NAMES: [&str; 6] = ["file", "redis", "etcd", "zookeeper", "postgres", "mysql"];
+    pub const NAMES: [&str; 7] = [
+        "file",
+        "redis",
+        "etcd",
+        "zookeeper",
+        "postgres",
+        "mysql",
+        "service",
+    ];
 
     /// Starts the engine's servers.
     ///
@@ -71,6 +84,14 @@ impl EngineUnderTest {
                 let mariadb = MariaDb::start().await?;
                 ("mysql", mariadb.url(), Servers::MariaDb(mariadb))
             }
+            "service" => {
+                let service = Service::start().await?;
+                (
+                    "service",
+                    service.url.clone(),
+                    Servers::Service(Box::new(service)),
+                )
+            }
             other => return Err(StartError::Missing(format!("an engine named {other:?}"))),
         };
         Ok(Self {
@@ -103,13 +124,13 @@ impl EngineUnderTest {
     pub fn strike_every(&self) -> Option<Duration> {
         match self.name {
             "etcd" | "zookeeper" => Some(Duration::from_secs(10)),
-            "redis" => Some(Duration::from_secs(4)),
+            "redis" | "service" => Some(Duration::from_secs(4)),
             _ => None,
         }
     }
 
-    /// Kills the leader and starts it again, or stops it for a while; on Redis, one kind of trouble. Says so in the
-    /// history.
+    /// Kills the leader, or a gateway, and starts it again, or stops it for a while; on Redis, one kind of trouble. Says
+    /// so in the history.
     ///
     /// # Errors
     /// When the server cannot be struck or started, or the history cannot be written.
@@ -118,24 +139,28 @@ impl EngineUnderTest {
         if let Servers::Redis(redis, proxy) = &mut *servers {
             return trouble::strike(redis, proxy, random, recorder).await;
         }
-        let Some(leader) = servers.leader().await else {
+        let victim = match &*servers {
+            Servers::Service(_) => Some(random.random_range(0..service::GATEWAYS)),
+            servers => servers.leader().await,
+        };
+        let Some(victim) = victim else {
             return Ok(());
         };
         let stop = random.random_bool(0.5);
-        let class = if stop { "leader stopped" } else { "leader killed" };
-        let (class, target) = (class.to_owned(), format!("server {leader}"));
+        let class = if stop { "server stopped" } else { "server killed" };
+        let (class, target) = (class.to_owned(), format!("server {victim}"));
         recorder.record(What::Fault {
             class: class.clone(),
             target: target.clone(),
         })?;
         if stop {
             let length = Duration::from_millis(random.random_range(500..3000));
-            servers.process(leader)?.pause()?;
+            servers.process(victim)?.pause()?;
             sleep(length).await;
-            servers.process(leader)?.resume()?;
+            servers.process(victim)?.resume()?;
         } else {
-            servers.process(leader)?.kill9()?;
-            servers.restart(leader).await.map_err(io::Error::other)?;
+            servers.process(victim)?.kill9()?;
+            servers.restart(victim).await.map_err(io::Error::other)?;
         }
         recorder.record(What::Healed { class, target })
     }
@@ -147,6 +172,9 @@ impl EngineUnderTest {
         // noticed by time-outs only.
         let failover = match self.strike_every() {
             Some(_) if self.name == "redis" => trouble::LONGEST + trouble::NOTICED,
+            // What a gateway took for a client that never heard of it ends with its lease; its waiters are ghosts in
+            // the line of Redis until they have missed three rechecks.
+            Some(_) if self.name == "service" => ttl + REDIS_GHOST + Duration::from_secs(2),
             Some(_) => ttl + Duration::from_secs(5),
             None => Duration::ZERO,
         };
@@ -156,8 +184,7 @@ impl EngineUnderTest {
             death_at_once: self.name == "file",
             dead_waiter: match self.name {
                 "file" => Duration::ZERO,
-                // A waiter in a fair queue keeps its place for three rechecks, of two seconds for the first ones.
-                "redis" => Duration::from_secs(7) + failover,
+                "redis" => REDIS_GHOST + failover,
                 _ => ttl + failover,
             },
             handoff: slack + ttl / 10 + failover,
@@ -170,8 +197,14 @@ impl EngineUnderTest {
     /// # Errors
     /// When the engine cannot be asked.
     pub async fn scan(&self, recorder: &Recorder, keys: &[LoadKey]) -> io::Result<()> {
-        match &*self.servers.lock().await {
-            Servers::Directory(dir) => {
+        let servers = self.servers.lock().await;
+        let redis = match &*servers {
+            Servers::Redis(redis, _) => Some(&**redis),
+            Servers::Service(service) => Some(&service.redis),
+            _ => None,
+        };
+        match (&*servers, redis) {
+            (Servers::Directory(dir), _) => {
                 // The pipes of processes that ended in good order are gone; those of killed ones are swept later.
                 let locks = dir.path().join("locks");
                 let stray =
@@ -182,7 +215,7 @@ impl EngineUnderTest {
                     })?;
                 }
             }
-            Servers::Redis(redis, _) => {
+            (_, Some(redis)) => {
                 for LoadKey { key, .. } in keys {
                     let gone = async || {
                         let reply = redis
@@ -217,6 +250,7 @@ impl Servers {
         match self {
             Self::Etcd(etcd) => Ok(etcd.member(n)),
             Self::ZooKeeper(servers) => Ok(servers.server(n)),
+            Self::Service(service) => Ok(service.gateway(n)),
             _ => Err(io::Error::other("an engine without a leader")),
         }
     }
@@ -225,6 +259,7 @@ impl Servers {
         match self {
             Self::Etcd(etcd) => etcd.restart(n, Data::Keep).await,
             Self::ZooKeeper(servers) => servers.restart(n, Data::Keep).await,
+            Self::Service(service) => service.restart(n).await,
             _ => Ok(()),
         }
     }

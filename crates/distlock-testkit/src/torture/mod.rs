@@ -3,6 +3,7 @@
 mod engine;
 mod nemesis;
 mod report;
+mod service;
 mod trouble;
 
 use std::io;
