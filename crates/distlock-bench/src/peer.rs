@@ -9,6 +9,9 @@ use crate::report::{Report, good};
 /// Programs of other products; each is skipped where it is not given. `scripts/bench` installs them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeerPrograms {
+    /// Only these rows of the table of Redis.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) rows: Vec<crate::redis::Rows>,
     /// The class path of Redisson and its driver.
     #[arg(long)]
     pub(crate) redisson: Option<String>,

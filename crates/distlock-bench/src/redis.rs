@@ -21,6 +21,19 @@ use crate::children::runtime;
 use crate::peer::PeerPrograms;
 use crate::report::{Report, good};
 
+/// Parts of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Rows {
+    /// One client and a free lock, beside raw scripts.
+    Alone,
+    /// The same beside other products.
+    Beside,
+    /// One key that many want.
+    Contended,
+    /// Very many locks held.
+    Held,
+}
+
 pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
     let mut report = Report::new("redis");
     let background = background();
@@ -32,27 +45,28 @@ pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
         }
     };
     let rt = runtime();
-    let mut peers = Peers::start(&server.url(), programs, &mut report);
     let url = server.url();
+    let wanted = |rows| programs.rows.is_empty() || programs.rows.contains(&rows);
     let bench = rt.block_on(async { Bench::new(&url, connect(&url).await, "PUBLISH").await });
-    alone::one_task(&mut report, &rt, &bench, if quick { 200 } else { 2000 });
-    alone::many_tasks(&mut report, &rt, &bench, if quick { 7 } else { 31 });
-    alone::beside_peers(
-        &mut report,
-        &rt,
-        &bench.locks,
-        &mut peers,
-        if quick { 10 } else { 60 },
-    );
-    let seconds = if quick { 4 } else { 12 };
-    contended::measure(&mut report, &background, &server, &mut peers, seconds);
-    drop(peers);
-    held::measure(
-        &mut report,
-        &rt,
-        &server,
-        Duration::from_secs(if quick { 30 } else { 180 }),
-    );
+    if wanted(Rows::Alone) {
+        alone::one_task(&mut report, &rt, &bench, if quick { 200 } else { 2000 });
+        alone::many_tasks(&mut report, &rt, &bench, if quick { 7 } else { 31 });
+    }
+    if wanted(Rows::Beside) || wanted(Rows::Contended) {
+        let mut peers = Peers::start(&url, programs, &mut report);
+        if wanted(Rows::Beside) {
+            let rounds = if quick { 10 } else { 60 };
+            alone::beside_peers(&mut report, &rt, &bench.locks, &mut peers, rounds);
+        }
+        if wanted(Rows::Contended) {
+            let seconds = if quick { 4 } else { 12 };
+            contended::measure(&mut report, &background, &server, &mut peers, seconds);
+        }
+    }
+    if wanted(Rows::Held) {
+        let watch = Duration::from_secs(if quick { 30 } else { 180 });
+        held::measure(&mut report, &rt, &server, watch);
+    }
     report
 }
 

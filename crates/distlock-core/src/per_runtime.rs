@@ -75,6 +75,14 @@ impl<T: Clone + Send + Sync + 'static> PerRuntime<T> {
         Ok((slot.generation, value))
     }
 
+    /// The present runtime's value, if it has one by now.
+    pub fn present(&self) -> Option<T> {
+        let runtime = Handle::try_current().ok()?.id();
+        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots.iter().find(|slot| slot.runtime == runtime)?;
+        slot.value.get().cloned()
+    }
+
     /// Forgets the value of this generation, so that the next `get` makes a new one. Does nothing if that already
     /// happened.
     pub fn discard(&self, generation: u64) {
@@ -169,11 +177,14 @@ mod tests {
     fn a_discarded_value_is_made_again_once() {
         let values = PerRuntime::<u32>::new();
         runtime().block_on(async {
+            assert_eq!(values.present(), None);
             let (first, _) = values.get(|| async { Ok::<_, Infallible>(1) }).await.unwrap();
+            assert_eq!(values.present(), Some(1));
             let (same, v) = values.get(|| async { Ok::<_, Infallible>(2) }).await.unwrap();
             assert_eq!((same, v), (first, 1));
             values.discard(first);
             values.discard(first);
+            assert_eq!(values.present(), None);
             let (second, v) = values.get(|| async { Ok::<_, Infallible>(3) }).await.unwrap();
             assert_eq!(v, 3);
             assert_ne!(second, first);

@@ -78,12 +78,13 @@ impl RedisClaim {
             Some(lent) => lent.link.clone(),
             None => self.shared.links.get().await?,
         };
-        self.owed = Some(link.clone());
         let sent = self.shared.clock().now();
-        let answer = self.shared.run(&link, &call).await;
-        if !matches!(&answer, Err(fault) if fault.error.reached == Reached::Maybe) {
-            self.owed = None;
-        }
+        let link = self.owed.insert(link);
+        let answer = self.shared.run(link, &call).await;
+        let link = match &answer {
+            Err(fault) if fault.error.reached == Reached::Maybe => None,
+            _ => self.owed.take(),
+        };
         let mut answer = answer.map_err(|fault| fault.error)?;
         if self.shared.config.aged {
             let words = match answer {
@@ -94,7 +95,7 @@ impl RedisClaim {
             answer = words.into_iter().next().unwrap_or(Value::Nil);
         }
         let look = self.read(answer, sent)?;
-        if let Some(lent) = lent {
+        if let (Some(lent), Some(link)) = (lent, link) {
             if matches!(look, Look::Held(_)) {
                 Box::pin(self.replicated(&link)).await?;
             }

@@ -1,6 +1,7 @@
 //! One connection to one server, set up the way locks need it.
 
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -104,11 +105,11 @@ impl Dialer {
                 ),
             )),
             Some(Err(e)) => Err(connecting(e)),
-            Some(Ok(connection)) => Ok(Link {
+            Some(Ok(connection)) => Ok(Link(Arc::new(Open {
                 connection,
                 state,
                 clock: self.clock.clone(),
-            }),
+            }))),
         }
     }
 
@@ -145,7 +146,9 @@ impl Dialer {
 
 /// An established connection. Clones share it; it carries many requests at once, in order.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct Link(Arc<Open>);
+
+struct Open {
     connection: MultiplexedConnection,
     state: Arc<State>,
     clock: Clock,
@@ -162,7 +165,7 @@ struct State {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link")
-            .field("state", &self.state)
+            .field("state", &self.0.state)
             .finish_non_exhaustive()
     }
 }
@@ -170,17 +173,17 @@ impl std::fmt::Debug for Link {
 impl Link {
     /// Whether the socket is known to be closed: nothing that is sent here arrives any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.state.ended.load(Ordering::Acquire)
+        self.0.state.ended.load(Ordering::Acquire)
     }
 
     /// Whether it is closed, or not to be used for anything new.
     pub(crate) fn is_over(&self) -> bool {
-        self.has_ended() || self.state.shunned.load(Ordering::Acquire)
+        self.has_ended() || self.0.state.shunned.load(Ordering::Acquire)
     }
 
     /// Nothing new goes over this connection, whoever shares it.
     pub(crate) fn shun(&self) {
-        self.state.shunned.store(true, Ordering::Release);
+        self.0.state.shunned.store(true, Ordering::Release);
     }
 
     /// Sends one command and waits for its answer, at most this long. Never sends it twice.
@@ -250,8 +253,8 @@ impl Link {
 
     /// Sends commands in one piece; the first error is that of all.
     async fn together(&self, commands: &redis::Pipeline, patience: Duration) -> Result<Vec<Value>, Fault> {
-        let mut connection = self.connection.clone();
-        let sent = connection.send_packed_commands(commands, 0, commands.len());
+        let mut connection = self.0.connection.clone();
+        let sent = pin!(connection.send_packed_commands(commands, 0, commands.len()));
         match self.patiently(patience, sent).await {
             Some(answers) => answers
                 .and_then(|answers| answers.into_iter().map(Value::extract_error).collect())
@@ -261,11 +264,9 @@ impl Link {
     }
 
     async fn raw(&self, cmd: &Cmd, patience: Duration) -> Result<redis::RedisResult<Value>, Fault> {
-        let mut connection = self.connection.clone();
-        match self
-            .patiently(patience, connection.send_packed_command(cmd))
-            .await
-        {
+        let mut connection = self.0.connection.clone();
+        let answer = pin!(connection.send_packed_command(cmd));
+        match self.patiently(patience, answer).await {
             Some(answer) => Ok(answer.and_then(|v| v.extract_error())),
             None => Err(self.judge(Fault::silent())),
         }
@@ -273,9 +274,9 @@ impl Link {
 
     /// Waits at most this long for an answer. What has arrived by then counts, also if nobody could look at it:
     /// this thread was busy, or the process was stopped.
-    async fn patiently<T>(&self, patience: Duration, answer: impl Future<Output = T>) -> Option<T> {
-        let mut answer = std::pin::pin!(answer);
-        if let Some(answer) = self.clock.timeout(patience, &mut answer).await {
+    /// (By reference: a future that is handed on by value is kept twice.)
+    async fn patiently<F: Future>(&self, patience: Duration, mut answer: Pin<&mut F>) -> Option<F::Output> {
+        if let Some(answer) = self.0.clock.timeout(patience, answer.as_mut()).await {
             return Some(answer);
         }
         for _ in 0..LAST_LOOKS {
@@ -290,8 +291,11 @@ impl Link {
 
     /// Subscribes, and waits until the server confirmed all of it.
     pub(crate) async fn subscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
-        let mut connection = self.connection.clone();
-        self.settle(self.patiently(patience, connection.subscribe(channels)).await)
+        let mut connection = self.0.connection.clone();
+        self.settle(
+            self.patiently(patience, pin!(connection.subscribe(channels)))
+                .await,
+        )
     }
 
     /// Subscribes to channels of a node's own slots; what was done is told by pushes.
@@ -318,8 +322,11 @@ impl Link {
 
     /// Unsubscribes, and waits until the server confirmed all of it.
     pub(crate) async fn unsubscribe(&self, channels: &[String], patience: Duration) -> Result<(), Fault> {
-        let mut connection = self.connection.clone();
-        self.settle(self.patiently(patience, connection.unsubscribe(channels)).await)
+        let mut connection = self.0.connection.clone();
+        self.settle(
+            self.patiently(patience, pin!(connection.unsubscribe(channels)))
+                .await,
+        )
     }
 
     fn settle(&self, answer: Option<redis::RedisResult<()>>) -> Result<(), Fault> {

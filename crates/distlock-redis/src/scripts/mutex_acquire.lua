@@ -5,21 +5,22 @@
 -- Gives the token; or {'wait', ms left, holder, record}; or {'line'} if the lock is free but somebody is in line;
 -- or {'kind', what} if the key is something else. Asked again by the same owner it gives the same token.
 -- The usual case is first, and is five commands: their number is what a lock costs the server.
-if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
+local lock = KEYS[1]
+if call('EXISTS', lock, KEYS[2]) == 0 then
   local token = mint(KEYS[3], ARGV[3], KEYS[4])
-  redis.call('HSET', KEYS[1], ARGV[1], '1')
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  call('HSET', lock, ARGV[1], '1')
+  call('PEXPIRE', lock, ARGV[2])
   return token
 end
-local left = redis.call('PTTL', KEYS[1])
+local left = call('PTTL', lock)
 if left == -2 then return {'line'} end
-local kind = redis.call('TYPE', KEYS[1])['ok']
+local kind = call('TYPE', lock)['ok']
 if kind ~= 'hash' then return {'kind', kind} end
-if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then return {'kind', 'a read/write lock'} end
-local record = redis.call('GET', KEYS[3])
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if call('HEXISTS', lock, 'mode') == 1 then return {'kind', 'a read/write lock'} end
+local record = call('GET', KEYS[3])
+if call('HEXISTS', lock, ARGV[1]) == 1 then
+  call('PEXPIRE', lock, ARGV[2])
   if record and string.find(record, ARGV[1], 1, true) then return tonumber(string.match(record, '^%d+')) end
   return mint(KEYS[3], ARGV[3], KEYS[4])
 end
-return {'wait', left, redis.call('HKEYS', KEYS[1])[1], record}
+return {'wait', left, call('HKEYS', lock)[1], record}

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use distlock_core::ErrorKind;
 use distlock_core::driver::LostReason;
-use distlock_testkit::servers::{Data, Redis};
+use distlock_testkit::servers::{Data, FakeClock, Redis, or_skip};
 
 use super::{TTL, locks_are_gone};
-use crate::common::{MS, client, config, until};
+use crate::common::{MS, client, config, int, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f34_a_stopped_server_is_reported_in_time_and_used_again_when_it_goes_on() {
@@ -107,4 +107,59 @@ async fn f48_a_loading_server_is_unavailable_and_never_free() {
     restarted.unwrap();
     until("the hold to be verified", async || guard.verify().await.is_ok()).await;
     guard.release().await.unwrap();
+}
+
+/// F66: the server's clock judges leases. When it jumps forward they end early, which holders are told and the tokens
+/// show; when it jumps back they end later, by as much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f66_a_jump_of_the_servers_clock_is_told_and_fenced() {
+    let Some(clock) = or_skip(FakeClock::new()) else {
+        return;
+    };
+    let options = clock
+        .env()
+        .into_iter()
+        .fold(Redis::options(), |options, (name, value)| {
+            options.env(name, value)
+        });
+    let redis = redis!(options.start());
+    let (a, b) = (
+        client(config(&redis.address())).await,
+        client(config(&redis.address())).await,
+    );
+    let held = a.mutex("clock").ttl(20 * TTL).acquire().await.unwrap();
+    let permit = a.semaphore("clocks", 1).ttl(TTL).acquire().await.unwrap();
+    assert!(b.mutex("clock").try_acquire().await.unwrap().is_none());
+    assert!(b.semaphore("clocks", 1).try_acquire().await.unwrap().is_none());
+
+    clock.set(3600).unwrap();
+    let next = b.mutex("clock").ttl(20 * TTL).wait(TTL).acquire().await.unwrap();
+    assert!(next.token() > held.token(), "the store tells them apart");
+    let others = b
+        .semaphore("clocks", 1)
+        .ttl(20 * TTL)
+        .wait(TTL)
+        .acquire()
+        .await
+        .unwrap();
+    for lost in [held.lost(), permit.lost()] {
+        let reason = tokio::time::timeout(2 * TTL, lost).await.expect("not told");
+        assert_eq!(reason, LostReason::Taken);
+    }
+
+    clock.set(-3600).unwrap();
+    for guard in [&next, &others] {
+        guard.verify().await.unwrap();
+    }
+    assert!(a.mutex("clock").try_acquire().await.unwrap().is_none());
+    // Those were renewals, which count from the clock as it is then.
+    let left = int(&redis, &["PTTL", "distlock:clock"]).await;
+    assert!((1..=60_000).contains(&left), "{left}");
+    others.release().await.unwrap();
+    let token = next.token();
+    next.release().await.unwrap();
+    let last = a.mutex("clock").wait(TTL).acquire().await.unwrap();
+    assert!(last.token() > token, "the token stepped back with the clock");
+    last.release().await.unwrap();
+    locks_are_gone(&redis).await;
 }
