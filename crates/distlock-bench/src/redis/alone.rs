@@ -7,6 +7,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 
+use super::peer::Peers;
 use crate::report::{Report, good};
 use crate::sample::{Sample, ratio};
 
