@@ -140,7 +140,13 @@ async fn section(
                 .append(by, guard.key().as_str(), token, value(shared))
                 .await?;
         }
-        if !look(shared, hold, &guard)? {
+        let held = look(shared, hold, &guard)?;
+        // A renewal that came while the store wrote is what that answer was about.
+        if deadlines.has_changed().is_ok_and(|changed| changed) {
+            let until = deadlines.borrow_and_update().as_nanos();
+            shared.recorder.record(What::Valid { hold, until })?;
+        }
+        if !held {
             break;
         }
     }
