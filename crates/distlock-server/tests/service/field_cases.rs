@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use distlock::{ErrorKind, Locks};
+use distlock_testkit::servers::Port;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -198,8 +199,10 @@ async fn f84_a_long_wait_lasts_as_long_as_it_was_asked_for() {
     let engine = format!("file://{}/locks", dir.path().display());
     let direct = Locks::connect(&engine).await.unwrap();
     let held = direct.mutex("f84").acquire().await.unwrap();
-    let gateway = Gateway::on(&engine).await;
-    let at = gateway.at;
+    // A port that no outgoing connection takes while nobody listens there.
+    let port = Port::free().unwrap();
+    let at = port.address().parse().unwrap();
+    let gateway = Gateway::at(at, &engine, |_| {}).await;
     let through = Locks::connect(&gateway.url()).await.unwrap();
     let short = through.mutex("f84").wait(Duration::from_millis(600));
     let started = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock::{Client, Locks};
 use distlock_server::{Config, Listener, Server, Tls};
@@ -31,8 +31,7 @@ impl Gateway {
 
     /// The same, at this address.
     pub(crate) async fn at(at: SocketAddr, engine: &str, set: impl FnOnce(&mut Config)) -> Self {
-        let listener = Listener::tcp(at, None).await.unwrap();
-        Self::start(listener, engine, set)
+        Self::start(listen(at).await, engine, set)
     }
 
     /// Speaks TLS.
@@ -83,6 +82,18 @@ impl Gateway {
     /// Ends it as a crash does, as far as that can be had in one process: its connections are cut.
     pub(crate) async fn kill(self) {
         self.server.shutdown(Duration::ZERO).await;
+    }
+}
+
+/// Listens at an address, which may still be in use for a moment if it was just given up.
+async fn listen(at: SocketAddr) -> Listener {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Listener::tcp(at, None).await {
+            Ok(listener) => return listener,
+            Err(e) => assert!(Instant::now() < end, "{e}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
