@@ -4,7 +4,7 @@ use distlock_core::ErrorKind;
 use distlock_etcd::Config;
 use distlock_testkit::servers::{Etcd, or_skip};
 
-use crate::cluster::{MS, client, config, ctl, until};
+use crate::cluster::{MS, SECS, client, config, ctl, until};
 
 async fn found(config: Config) -> Vec<&'static str> {
     let client = client(config, "ns").await;
@@ -52,7 +52,7 @@ async fn a_full_database_is_found() {
     let found = found(config(&etcd)).await;
     assert!(found.contains(&"etcd-alarm"), "{found:?}");
     // A lock is refused, and the user is told why.
-    let e = locks.mutex("k").wait(MS(300)).acquire().await.unwrap_err();
+    let e = locks.mutex("k").wait(SECS(3)).acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
     assert!(format!("{e:?} {e}").contains("space"), "{e:?}");
 }

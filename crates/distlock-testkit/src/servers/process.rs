@@ -10,7 +10,10 @@ use rustix::process::{Signal, kill_process};
 
 use super::program::{Data, Program, READY, StartError};
 use super::spawn::spawn;
-use super::tree::{descendants, pid, runs};
+use super::tree::{descendants, is_stopped, pid, runs};
+
+/// Within which a stopped process is stopped.
+const STOPS: Duration = Duration::from_secs(10);
 
 /// A running server process. Dropping it kills it, also when it is stopped.
 #[derive(Debug)]
@@ -76,12 +79,23 @@ impl Process {
         !self.ended
     }
 
-    /// Stops it and all its descendants (SIGSTOP). The kernel goes on accepting its TCP connections.
+    /// Stops it and all its descendants (SIGSTOP), and waits until they are stopped. The kernel goes on accepting its
+    /// TCP connections.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When the process has ended, or does not stop.
     pub fn pause(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        // A thread that is on a processor goes on until it is looked at.
+        let all = [vec![self.pid()], descendants(self.pid())].concat();
+        let deadline = Instant::now() + STOPS;
+        while !all.iter().all(|pid| is_stopped(*pid)) {
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the process does not stop"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Continues it and its descendants (SIGCONT).

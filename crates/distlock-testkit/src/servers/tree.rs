@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use rustix::process::Pid;
 
@@ -38,9 +39,21 @@ pub(super) fn descendants(root: u32) -> Vec<u32> {
 
 /// Whether a process is there and not just waiting to be reaped.
 pub(super) fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().next());
-    state.is_some_and(|state| state != "Z" && state != "X")
+    state(format!("/proc/{pid}/stat")).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// Whether no thread of a process runs any more, or will before it is continued.
+pub(super) fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut states = threads.map(|thread| state(thread.path().join("stat")));
+    states.all(|state| state.is_none_or(|state| "TtZX".contains(state)))
+}
+
+/// The state of a process or thread, as `stat` tells it.
+fn state(stat: impl AsRef<Path>) -> Option<char> {
+    let stat = fs::read_to_string(stat).ok()?;
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
