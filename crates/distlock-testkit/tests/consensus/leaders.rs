@@ -120,7 +120,7 @@ async fn a_leader_that_hears_nothing_costs_neither_hold_nor_place(engine: Engine
 
 /// The holder's only server is cut off from the others with it, and cannot tell it of anything.
 async fn a_holder_that_reaches_the_cut_off_leader_alone_is_told_before_the_next_grant(engine: Engine) {
-    let Some(mut scene) = Scene::start_on_hosts(engine, SECOND * 2).await else {
+    let Some(mut scene) = Scene::start_on_hosts(engine, SECOND * 4).await else {
         return;
     };
     let leader = scene.leader().await;
