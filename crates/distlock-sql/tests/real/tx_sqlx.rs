@@ -23,8 +23,11 @@ async fn my(address: &str) -> MySqlConnection {
         .host(opts.ip_or_hostname())
         .port(opts.tcp_port())
         .username(opts.user().unwrap())
-        .password(opts.pass().unwrap_or_default())
         .database(opts.db_name().unwrap());
+    let connect = match opts.pass() {
+        Some(password) => connect.password(password),
+        None => connect,
+    };
     MySqlConnection::connect_with(&connect).await.unwrap()
 }
 
