@@ -9,8 +9,9 @@ use super::Cluster;
 use super::node::Node;
 use super::topology::Next;
 
-/// How long a request follows a slot that is on its way, before the caller is told to try later.
-const FOLLOWED: Duration = Duration::from_millis(500);
+/// How long a request follows a slot that is on its way, before the caller is told to try later. When it has arrived the
+/// nodes may contradict each other for some rounds of their gossip, of which there is one a second.
+const FOLLOWED: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The way of one request through the cluster.

@@ -87,8 +87,8 @@ impl<'a> Move<'a> {
         for node in [self.target, self.source].into_iter().chain(self.others) {
             said(node, &["CLUSTER", "SETSLOT", &self.slot, "NODE", &self.target_id]).await;
         }
-        until("the others to hear of it", async || {
-            let master = servers.master_of(stored).await;
+        until("all nodes to agree", async || {
+            let master = servers.agreed_master_of(stored).await;
             master.is_some_and(|at| servers.nodes()[at].port() == self.target.port())
         })
         .await;

@@ -123,18 +123,38 @@ impl RedisCluster {
     /// The index of the master that serves this key now, as the first node that answers sees it.
     pub async fn master_of(&self, key: &str) -> Option<usize> {
         for node in &self.nodes {
-            let Ok(Resp::Int(slot)) = node.command(&["CLUSTER", "KEYSLOT", key]).await else {
+            if let Some(master) = self.master_seen_by(node, key).await {
+                return Some(master);
+            }
+        }
+        None
+    }
+
+    /// As [`master_of`](Self::master_of), if all nodes that answer see the same one. After a slot has moved they may
+    /// contradict each other for some rounds of their gossip.
+    pub async fn agreed_master_of(&self, key: &str) -> Option<usize> {
+        let mut agreed = None;
+        for node in &self.nodes {
+            let Some(master) = self.master_seen_by(node, key).await else {
                 continue;
             };
-            let ranges = node.command(&["CLUSTER", "SLOTS"]).await.ok()?;
-            for range in ranges.items() {
-                let [from, to, master, ..] = range.items() else {
-                    continue;
-                };
-                if (from.int()?..=to.int()?).contains(&slot) {
-                    let port = master.items().get(1)?.int()?;
-                    return self.nodes.iter().position(|n| i64::from(n.port()) == port);
-                }
+            if *agreed.get_or_insert(master) != master {
+                return None;
+            }
+        }
+        agreed
+    }
+
+    async fn master_seen_by(&self, node: &Redis, key: &str) -> Option<usize> {
+        let slot = node.command(&["CLUSTER", "KEYSLOT", key]).await.ok()?.int()?;
+        let ranges = node.command(&["CLUSTER", "SLOTS"]).await.ok()?;
+        for range in ranges.items() {
+            let [from, to, master, ..] = range.items() else {
+                continue;
+            };
+            if (from.int()?..=to.int()?).contains(&slot) {
+                let port = master.items().get(1)?.int()?;
+                return self.nodes.iter().position(|n| i64::from(n.port()) == port);
             }
         }
         None
