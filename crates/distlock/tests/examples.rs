@@ -248,6 +248,18 @@ fn the_flash_sale_is_exact_on_redlock() {
     a_small_sale_is_exact(&url);
 }
 
+#[cfg(feature = "redis")]
+#[test]
+fn the_flash_sale_is_exact_on_a_redis_cluster() {
+    use distlock_testkit::servers::{Redis, RedisCluster, or_skip};
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let Some(servers) = or_skip(runtime.block_on(RedisCluster::start())) else {
+        return;
+    };
+    let hosts: Vec<String> = servers.nodes().iter().map(Redis::address).collect();
+    a_small_sale_is_exact(&format!("redis+cluster://{}", hosts.join(",")));
+}
+
 #[cfg(feature = "http")]
 #[test]
 fn the_flash_sale_is_exact_through_a_lock_service() {
