@@ -10,6 +10,10 @@ use distlock::driver::Break;
 use distlock::observe::METRICS;
 use distlock::{Locks, Prometheus, Survey};
 
+/// Who takes locks here. `tracing` asks the subscribers once whether they want a span, at its first use in the process:
+/// a thread without one must not come first while another is setting up its own.
+static LOCKS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -79,6 +83,7 @@ async fn live(locks: &Locks, metrics: &Prometheus) {
 
 #[tokio::test]
 async fn dashboard_rules_and_guide_name_the_metrics_that_exist() {
+    let _alone = LOCKS.lock().await;
     let metrics = Prometheus::install().unwrap();
     assert!(Prometheus::install().is_err(), "there is one already");
     let survey = Survey::new();
@@ -126,6 +131,7 @@ async fn traces_tell_the_wait_and_the_work_and_nothing_of_others() {
     use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider};
     use tracing_subscriber::prelude::*;
 
+    let _alone = LOCKS.lock().await;
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(exporter.clone())
