@@ -77,10 +77,8 @@ impl<T: Clone + Send + Sync + 'static> PerRuntime<T> {
 
     /// The present runtime's value, if it has one by now.
     pub fn present(&self) -> Option<T> {
-        let runtime = Handle::try_current().ok()?.id();
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots.iter().find(|slot| slot.runtime == runtime)?;
-        slot.value.get().cloned()
+        let runtime = Handle::try_current().ok()?;
+        self.find(runtime.id())?.value.get().cloned()
     }
 
     /// Forgets the value of this generation, so that the next `get` makes a new one. Does nothing if that already
