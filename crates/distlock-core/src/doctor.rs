@@ -1,5 +1,6 @@
 //! Examining a deployment: what an engine finds about itself, and what two clients find out by using it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +18,7 @@ pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
     /// A stable word for machines, such as `redis-eviction`.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// What was found, with the value, and what that does to locks.
     pub what: String,
     /// What to change.
@@ -28,13 +29,13 @@ impl Finding {
     /// A finding.
     pub fn new(
         severity: Severity,
-        id: &'static str,
+        id: impl Into<Cow<'static, str>>,
         what: impl Into<String>,
         fix: impl Into<String>,
     ) -> Self {
         Self {
             severity,
-            id,
+            id: id.into(),
             what: what.into(),
             fix: fix.into(),
         }

@@ -14,15 +14,6 @@ const DEFAULT_QUOTA: i64 = 2 << 30;
 /// be renewed or revoked by a leader that was deposed (etcd#15247).
 const GOOD: [(u32, u32, u32); 3] = [(3, 4, 38), (3, 5, 23), (3, 6, 5)];
 
-fn finding(severity: Severity, id: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Finding {
-    Finding {
-        severity,
-        id,
-        what: what.into(),
-        fix: fix.into(),
-    }
-}
-
 impl Shared {
     pub(crate) async fn examine(&self) -> Result<Vec<Finding>, DriverError> {
         let mut found = Vec::new();
@@ -33,7 +24,7 @@ impl Shared {
                     leaders.insert(status.leader);
                     member(name, &status, &mut found);
                 }
-                Err(failure) => found.push(finding(
+                Err(failure) => found.push(Finding::new(
                     Severity::Warning,
                     "etcd-endpoint-down",
                     format!("{failure}"),
@@ -44,7 +35,7 @@ impl Shared {
         if leaders.len() > 1 {
             let what = "the members disagree about who is the leader";
             let fix = "examine the network between the members";
-            found.push(finding(Severity::Warning, "etcd-leaders", what, fix));
+            found.push(Finding::new(Severity::Warning, "etcd-leaders", what, fix));
         }
         self.examine_cluster(&mut found).await?;
         self.examine_ttl(&mut found).await;
@@ -63,24 +54,24 @@ impl Shared {
                 _ => ("has raised an alarm", "see `etcdctl alarm list`"),
             };
             let what = format!("member {:x} {what}", alarm.member_id);
-            found.push(finding(Severity::Error, "etcd-alarm", what, fix));
+            found.push(Finding::new(Severity::Error, "etcd-alarm", what, fix));
         }
         let members = self.client.call(MemberListRequest {}).await?.members;
         let voters = members.iter().filter(|m| !m.is_learner).count();
         let fix = "run three or five members";
         if voters == 1 {
             let what = "one member only: locks cannot be taken while it is down";
-            found.push(finding(Severity::Info, "etcd-one-member", what, fix));
+            found.push(Finding::new(Severity::Info, "etcd-one-member", what, fix));
         } else if voters % 2 == 0 {
             let what = format!(
                 "{voters} voting members survive no more failures than {}",
                 voters - 1
             );
-            found.push(finding(Severity::Info, "etcd-even-members", what, fix));
+            found.push(Finding::new(Severity::Info, "etcd-even-members", what, fix));
         }
         if self.client.names().len() == 1 && voters > 1 {
             let urls: Vec<_> = members.iter().flat_map(|m| &m.client_urls).cloned().collect();
-            found.push(finding(
+            found.push(Finding::new(
                 Severity::Warning,
                 "etcd-one-endpoint",
                 format!("the URL names one of {voters} members, and nothing is tried when that one fails"),
@@ -100,7 +91,7 @@ impl Shared {
         let _ = self.client.call(LeaseRevokeRequest { id: lease.id }).await;
         if lease.ttl > 1 {
             let least = Duration::from_secs(u64::try_from(lease.ttl).unwrap_or(0));
-            found.push(finding(
+            found.push(Finding::new(
                 if lease.ttl > 5 {
                     Severity::Warning
                 } else {
@@ -127,7 +118,7 @@ fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
                 format!("update to {a}.{b}.{c} or newer: older ones may report a revoked lease as alive")
             },
         );
-        found.push(finding(
+        found.push(Finding::new(
             severity,
             "etcd-version",
             format!("{name} runs etcd {version}"),
@@ -136,7 +127,7 @@ fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
     }
     if status.leader == 0 {
         let what = format!("{name} sees no leader");
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Error,
             "etcd-no-leader",
             what,
@@ -145,7 +136,7 @@ fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
     }
     if status.is_learner {
         let what = format!("{name} is a learner, which serves no locks");
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Warning,
             "etcd-learner",
             what,
@@ -154,7 +145,7 @@ fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
     }
     for error in &status.errors {
         let what = format!("{name} reports: {error}");
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Error,
             "etcd-member",
             what,
@@ -167,7 +158,7 @@ fn member(name: &str, status: &StatusResponse, found: &mut Vec<Finding>) {
         DEFAULT_QUOTA
     };
     if status.db_size > quota / 5 * 4 {
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Warning,
             "etcd-size",
             format!("{name}: the database has {} MiB of {} MiB", status.db_size >> 20, quota >> 20),
@@ -217,7 +208,7 @@ mod tests {
             ..Default::default()
         };
         member("m", &status, &mut found);
-        let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+        let ids: Vec<_> = found.iter().map(|f| &*f.id).collect();
         assert_eq!(ids, ["etcd-no-leader", "etcd-size"]);
     }
 }

@@ -167,14 +167,14 @@ mod tests {
         let now = 1_800_000_000_000_000;
         assert_eq!(wall_clock(now + 1_000_000, now), None, "a busy counter");
         let found = wall_clock(now + 3_600_000_000, now).unwrap();
-        assert_eq!((found.id, found.severity), ("file-clock", Severity::Warning));
+        assert_eq!((&*found.id, found.severity), ("file-clock", Severity::Warning));
     }
 
     #[test]
     fn a_file_system_of_other_hosts_is_an_error() {
         let nfs = filesystem::Kind::by_name("NFS").unwrap();
         let found = file_system(Path::new("/mnt/x"), nfs).unwrap();
-        assert_eq!((found.id, found.severity), ("file-network", Severity::Error));
+        assert_eq!((&*found.id, found.severity), ("file-network", Severity::Error));
         assert!(file_system(Path::new("/x"), filesystem::Kind::by_name("ext4").unwrap()).is_none());
     }
 }

@@ -331,10 +331,10 @@ fn f87_pid_and_time_namespaces_share_a_directory() {
     assert!(token(&also.hear(LONG)) > second);
 }
 
-async fn found(config: Config) -> Vec<&'static str> {
+async fn found(config: Config) -> Vec<String> {
     let client = client_of(config).unwrap();
     let found = client.driver.inspect().unwrap().doctor().await.unwrap();
-    found.iter().map(|finding| finding.id).collect()
+    found.into_iter().map(|finding| finding.id.into_owned()).collect()
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Requests to the gateway, or to the next one if it cannot be reached.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use distlock_core::Secret;
 use distlock_core::clock::{Clock, Moment};
 use distlock_core::driver::{DriverError, Reached};
 use distlock_core::engine::Engine;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
@@ -29,7 +31,7 @@ use uuid::Uuid;
 
 use crate::config::{Config, invalid};
 use crate::failure::{is_unreached, of_problem, of_status};
-use crate::wire::Problem;
+use crate::wire::{EngineView, Problem};
 
 /// The largest answer that is read.
 const LARGEST: usize = 64 << 20;
@@ -137,6 +139,36 @@ impl Gateway {
         .await
     }
 
+    /// Asks every gateway what it stands on.
+    pub(crate) async fn engines(self: &Arc<Self>) -> Vec<(&str, Result<EngineView, DriverError>)> {
+        let path = format!("/v1/engine?namespace={}", self.namespace);
+        let asked = self.bases.iter().map(|base| {
+            let (gateway, to, path) = (self.clone(), base.clone(), path.clone());
+            let view = self.on_engine(async move {
+                let request = gateway.request(Method::GET, Bytes::new());
+                let read = async { read(gateway.send_to(&to, &path, request).await?).await };
+                gateway.in_time(read).await.map(|(view, _)| view)
+            });
+            async move { (base.as_str(), view.await) }
+        });
+        join_all(asked).await
+    }
+
+    /// Whether the token, if there is one, goes over the network as it is.
+    pub(crate) fn shows_token(&self) -> bool {
+        let elsewhere = |base: &String| {
+            let authority = base
+                .strip_prefix("http://")
+                .and_then(|rest| rest.split('/').next());
+            authority.is_some_and(|authority| {
+                let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+                let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+                host != "localhost" && !address.is_ok_and(|a| a.is_loopback())
+            })
+        };
+        self.token.is_some() && self.bases.iter().any(elsewhere)
+    }
+
     /// Asks for something to be done; the answer is read as JSON, with the moment before the request was sent.
     pub(crate) async fn post<T: DeserializeOwned + Send + 'static>(
         self: &Arc<Self>,
@@ -223,37 +255,44 @@ impl Gateway {
         loop {
             let at = self.current.load(Ordering::Acquire);
             let base = &self.bases[at % self.bases.len()];
-            let mut request = request.clone();
-            *request.uri_mut() = format!("{base}{path}")
-                .parse()
-                .map_err(|e| invalid(format!("the address cannot be written: {e}")))?;
-            let sent = self.clock.now();
             left -= 1;
-            let error = match self.http.request(request).await {
-                Ok(body) if body.status() == StatusCode::SERVICE_UNAVAILABLE && left > 0 => None,
-                Ok(body) => return Ok(Answer { body, sent }),
-                Err(e) => {
-                    let reached = if e.is_connect() {
-                        Reached::No
-                    } else {
-                        Reached::Maybe
-                    };
-                    Some(DriverError::unavailable(
-                        reached,
-                        format!("{base}: {}", causes(&e)),
-                    ))
-                }
-            };
-            if let Some(error) = error
-                && (left == 0 || !is_unreached(&error))
-            {
-                return Err(error);
+            match self.send_to(base, path, request.clone()).await {
+                Ok(answer) if answer.body.status() == StatusCode::SERVICE_UNAVAILABLE && left > 0 => {}
+                Err(e) if is_unreached(&e) && left > 0 => {}
+                done => return done,
             }
             let next = at.wrapping_add(1);
             // Somebody else may have moved on already.
             let _ = self
                 .current
                 .compare_exchange(at, next, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Sends a request to one gateway.
+    async fn send_to(
+        &self,
+        base: &str,
+        path: &str,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Answer, DriverError> {
+        *request.uri_mut() = format!("{base}{path}")
+            .parse()
+            .map_err(|e| invalid(format!("the address cannot be written: {e}")))?;
+        let sent = self.clock.now();
+        match self.http.request(request).await {
+            Ok(body) => Ok(Answer { body, sent }),
+            Err(e) => {
+                let reached = if e.is_connect() {
+                    Reached::No
+                } else {
+                    Reached::Maybe
+                };
+                Err(DriverError::unavailable(
+                    reached,
+                    format!("{base}: {}", causes(&e)),
+                ))
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use distlock_core::Key;
-use distlock_core::driver::{Break, DriverError, Holder, Inspect, LockInfo};
+use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockInfo};
 
+use crate::doctor;
 use crate::driver::HttpDriver;
 use crate::gateway::part;
-use crate::wire::{BreakBody, BreakView, ListView, LockView, time};
+use crate::wire::{BreakBody, BreakView, DoctorView, ListView, LockView, time};
 
 /// The most locks in one answer.
 const PAGE: usize = 1000;
@@ -50,5 +51,13 @@ impl Inspect for HttpDriver {
         };
         let (view, _) = self.shared.gateway.post::<BreakView>(&path, &body).await?;
         Ok(view.broken.into_iter().map(Into::into).collect())
+    }
+
+    async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
+        let gateway = &self.shared.gateway;
+        let view: DoctorView = gateway.get("/v1/doctor", &[]).await?;
+        let mut findings: Vec<Finding> = view.findings.into_iter().map(Into::into).collect();
+        findings.extend(doctor::examine(&gateway.engines().await, gateway.shows_token()));
+        Ok(findings)
     }
 }

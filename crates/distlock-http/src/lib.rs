@@ -12,6 +12,7 @@
 mod attempt;
 mod claim;
 mod config;
+mod doctor;
 mod driver;
 mod failure;
 mod gateway;

@@ -2,18 +2,21 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use distlock_core::driver::{Holder, Kind, LockInfo, LostReason, Mode};
+use distlock_core::driver::{Finding, Holder, Kind, LockInfo, LostReason, Mode, Severity};
 use distlock_core::{FencingToken, Key};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct EngineView {
+    /// Without secrets.
+    pub(crate) engine: String,
     pub(crate) bound_to_gateway: bool,
     pub(crate) promises: PromisesView,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct PromisesView {
+    pub(crate) name: String,
     pub(crate) order: String,
     pub(crate) shared: bool,
     pub(crate) slots: bool,
@@ -198,6 +201,30 @@ impl LockView {
 pub(crate) struct ListView {
     pub(crate) locks: Vec<LockView>,
     pub(crate) next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct DoctorView {
+    pub(crate) findings: Vec<FindingView>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FindingView {
+    severity: String,
+    id: String,
+    what: String,
+    fix: String,
+}
+
+impl From<FindingView> for Finding {
+    fn from(view: FindingView) -> Self {
+        let severity = match view.severity.as_str() {
+            "info" => Severity::Info,
+            "warning" => Severity::Warning,
+            _ => Severity::Error,
+        };
+        Self::new(severity, view.id, view.what, view.fix)
+    }
 }
 
 /// A duration as the service reads it.

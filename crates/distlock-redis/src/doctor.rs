@@ -68,16 +68,7 @@ struct Findings(Vec<Finding>);
 
 impl Findings {
     fn add(&mut self, severity: Severity, id: &'static str, what: String, fix: &str) {
-        self.0.push(finding(severity, id, what, fix));
-    }
-}
-
-pub(crate) fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Finding {
-    Finding {
-        severity,
-        id,
-        what,
-        fix: fix.to_owned(),
+        self.0.push(Finding::new(severity, id, what, fix));
     }
 }
 
@@ -178,7 +169,7 @@ async fn sentinel(shared: &Shared) -> Option<Finding> {
     let down_after: u64 = facts.get("down-after-milliseconds")?.parse().ok()?;
     (down_after >= SLOW_FAILOVER_MS).then(|| Finding {
         severity: Severity::Warning,
-        id: "redis-sentinel-timing",
+        id: "redis-sentinel-timing".into(),
         what: format!(
             "down-after-milliseconds is {down_after}: with the default ttl of 30 s a hold may run out before a new \
              master can renew it"

@@ -52,7 +52,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
             (clock.timeout(PATIENCE, ask(&at, "srvr")).await, conf)
         });
         match asked.await {
-            Ok((Some(Ok(answer)), _)) if is_refused(&answer) => findings.push(finding(
+            Ok((Some(Ok(answer)), _)) if is_refused(&answer) => findings.push(Finding::new(
                 Severity::Info,
                 "zookeeper-word-refused",
                 format!("{host} does not say how it is: srvr is not in its 4lw.commands.whitelist"),
@@ -66,7 +66,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
             }
             _ => {
                 silent += 1;
-                findings.push(finding(
+                findings.push(Finding::new(
                     Severity::Warning,
                     "zookeeper-server-silent",
                     format!("{host} does not answer"),
@@ -78,7 +78,7 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
     ensemble(shared, &session, &mut findings).await?;
     let (asked, given) = (shared.config.session_timeout, session.timeout());
     if given != asked {
-        findings.push(finding(
+        findings.push(Finding::new(
             if given < asked { Severity::Warning } else { Severity::Info },
             "zookeeper-session-timeout",
             format!("asked for a session timeout of {asked:?}, the servers gave {given:?}; it is the largest TTL"),
@@ -86,10 +86,10 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
         ));
     }
     if shared.config.hosts.len() == silent + 1 && silent > 0 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Error,
             "zookeeper-one-left",
-            "only one of the named servers answers".into(),
+            "only one of the named servers answers",
             "bring the others back: the next failure ends all locks",
         ));
     }
@@ -99,14 +99,14 @@ pub(crate) async fn examine(shared: &Shared) -> Result<Vec<Finding>, DriverError
 fn server(host: &str, status: &Status, findings: &mut Vec<Finding>) {
     if let Some((major, minor, patch)) = status.version {
         if (major, minor, patch) < (3, 5, 3) {
-            findings.push(finding(
+            findings.push(Finding::new(
                 Severity::Error,
                 "zookeeper-too-old",
                 format!("{host} is ZooKeeper {major}.{minor}.{patch}, which has no container nodes"),
                 "use 3.8 or newer",
             ));
         } else if (major, minor) < (3, 8) {
-            findings.push(finding(
+            findings.push(Finding::new(
                 Severity::Warning,
                 "zookeeper-end-of-life",
                 format!("{host} is ZooKeeper {major}.{minor}.{patch}, which gets no fixes any more"),
@@ -115,7 +115,7 @@ fn server(host: &str, status: &Status, findings: &mut Vec<Finding>) {
         }
     }
     if status.mode.is_none() {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Error,
             "zookeeper-not-serving",
             format!("{host} runs, but is not serving requests (no quorum?)"),
@@ -138,14 +138,14 @@ async fn ensemble(
         Err(e) => return Err(fault(e)),
     };
     if members <= 1 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Warning,
             "zookeeper-single-server",
-            "the ensemble has one server: no lock while it is down".into(),
+            "the ensemble has one server: no lock while it is down",
             "run three or five",
         ));
     } else if members % 2 == 0 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Info,
             "zookeeper-even-ensemble",
             format!(
@@ -156,7 +156,7 @@ async fn ensemble(
         ));
     }
     if members > 1 && shared.config.hosts.len() == 1 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Warning,
             "zookeeper-one-host-named",
             format!("the URL names one of {members} servers: when it is down, the locks are lost"),
@@ -173,15 +173,6 @@ fn voters(config: &str) -> usize {
         .count()
 }
 
-fn finding(severity: Severity, id: &'static str, what: String, fix: &str) -> Finding {
-    Finding {
-        severity,
-        id,
-        what,
-        fix: fix.to_owned(),
-    }
-}
-
 /// A session shorter than two ticks ends sooner than its deadline allows for: a follower tells its leader of the
 /// sessions that it hears from every half tick only.
 fn ticks(host: &str, conf: &str, session: Duration, findings: &mut Vec<Finding>) {
@@ -193,7 +184,7 @@ fn ticks(host: &str, conf: &str, session: Duration, findings: &mut Vec<Finding>)
         return;
     };
     if session < tick * 2 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Error,
             "zookeeper-session-below-two-ticks",
             format!("{host} has ticks of {tick:?}, and gave a session timeout of {session:?}, less than two of them"),

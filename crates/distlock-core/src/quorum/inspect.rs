@@ -199,7 +199,7 @@ impl Inspect for Shared {
             let trouble = |what: String| {
                 vec![Finding {
                     severity: Severity::Warning,
-                    id: "quorum-node-unreachable",
+                    id: "quorum-node-unreachable".into(),
                     what,
                     fix: "bring the node back: each one that is missing is one that may not be lost any more"
                         .into(),
@@ -220,7 +220,7 @@ impl Inspect for Shared {
         if self.nodes.len().is_multiple_of(2) {
             findings.push(Finding {
                 severity: Severity::Info,
-                id: "quorum-even",
+                id: "quorum-even".into(),
                 what: format!(
                     "{} nodes: as many may be lost as with {}",
                     self.nodes.len(),

@@ -234,7 +234,7 @@ async fn the_doctor_knows_old_versions_and_the_least_ttl() {
     )
     .await;
     let found = locks.doctor().await.unwrap();
-    let ids: Vec<_> = found.iter().map(|f| f.id).collect();
+    let ids: Vec<_> = found.iter().map(|f| &*f.id).collect();
     assert!(ids.contains(&"etcd-one-member"), "{found:?}");
     assert!(ids.contains(&"etcd-endpoint-down"), "{found:?}");
     if ctl(&etcd.addresses()[0], &["endpoint", "status"])

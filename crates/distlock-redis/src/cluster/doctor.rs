@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue};
 
 use super::Cluster;
 use super::node::Node;
-use crate::doctor::{SLOW_FAILOVER_MS, finding, info, settings};
+use crate::doctor::{SLOW_FAILOVER_MS, info, settings};
 use crate::rights;
 use crate::slot::SLOTS;
 
@@ -21,7 +21,7 @@ pub(super) async fn examine(cluster: &Cluster) -> Vec<Finding> {
     let map = cluster.topology.map();
     let mut findings = Vec::new();
     if map.uncovered() > 0 {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Error,
             "redis-cluster-coverage",
             format!(
@@ -48,7 +48,12 @@ async fn of_node(cluster: &Cluster, node: &Node) -> Vec<Finding> {
         Ok(findings) => findings,
         Err(e) => {
             let fix = "bring the node back, or let its replica take over";
-            return vec![finding(Severity::Error, "redis-cluster-node", e.to_string(), fix)];
+            return vec![Finding::new(
+                Severity::Error,
+                "redis-cluster-node",
+                e.to_string(),
+                fix,
+            )];
         }
     };
     findings.extend(health(node).await.unwrap_or_default());
@@ -69,7 +74,7 @@ async fn health(node: &Node) -> Option<Vec<Finding>> {
             .filter_map(|line| line.trim().split_once(':'))
             .collect();
         if let Some(state) = facts.get("cluster_state").filter(|state| **state != "ok") {
-            findings.push(finding(
+            findings.push(Finding::new(
                 Severity::Error,
                 "redis-cluster-state",
                 format!("it says that the cluster is in state {state}"),
@@ -79,7 +84,7 @@ async fn health(node: &Node) -> Option<Vec<Finding>> {
     }
     let facts = info(&link, patience).await.ok()?;
     if facts.get("connected_slaves").is_some_and(|count| count == "0") {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Warning,
             "redis-cluster-replicas",
             "no replica is connected: when it dies, the locks of its slots cannot be had until it is back"
@@ -92,7 +97,7 @@ async fn health(node: &Node) -> Option<Vec<Finding>> {
         .unwrap_or_default();
     let timeout: u64 = set.get(TIMEOUT).and_then(|ms| ms.parse().ok()).unwrap_or(0);
     if timeout >= SLOW_FAILOVER_MS {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Warning,
             "redis-cluster-timing",
             format!(
@@ -103,7 +108,7 @@ async fn health(node: &Node) -> Option<Vec<Finding>> {
         ));
     }
     if set.get(COVERAGE).is_some_and(|set| set == "yes") {
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Info,
             "redis-cluster-full-coverage",
             format!("{COVERAGE} is yes: one slot without a master stops the locks of all others"),
@@ -120,5 +125,5 @@ async fn denied(cluster: &Cluster, node: &Node) -> Option<Finding> {
     let probe = probes.into_iter().find(|key| serves(&cluster.stored(key)))?;
     let e = rights::check_at(&node.driver.0, &probe).await.err()?;
     let fix = "give the user the rights of the engine's page on every node";
-    Some(finding(Severity::Error, "redis-acl", e.to_string(), fix))
+    Some(Finding::new(Severity::Error, "redis-acl", e.to_string(), fix))
 }

@@ -9,7 +9,7 @@ use distlock_core::driver::{Break, Holder, LockInfo, Severity};
 use redis::{FromRedisValue, Value};
 
 use super::*;
-use crate::doctor::{SETTINGS, finding, info, settings};
+use crate::doctor::{SETTINGS, info, settings};
 
 /// Clocks of servers that differ by more than this are not kept in step.
 const SKEW: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ impl RedlockDriver {
             .collect();
         (!unknown.is_empty()).then(|| Finding {
             severity: Severity::Info,
-            id: "redlock-unvouched",
+            id: "redlock-unvouched".into(),
             what: format!(
                 "{} were never used with this data: each has no vote for max_ttl from its first use on",
                 unknown.join(", ")
@@ -134,7 +134,7 @@ fn independence(findings: &mut Vec<Finding>, facts: &[Facts]) {
             .filter(|other| other.get("run_id") == one.get("run_id"))
         {
             let what = format!("{} and {} are the same server", one.name, other.name);
-            findings.push(finding(
+            findings.push(Finding::new(
                 Severity::Error,
                 "redlock-same-server",
                 what,
@@ -144,7 +144,7 @@ fn independence(findings: &mut Vec<Finding>, facts: &[Facts]) {
         if one.get("role") == "slave" {
             let master = format!("{}:{}", one.get("master_host"), one.get("master_port"));
             let what = format!("{} is a replica of {master}", one.name);
-            findings.push(finding(
+            findings.push(Finding::new(
                 Severity::Error,
                 "redlock-replica",
                 what,
@@ -162,7 +162,7 @@ fn independence(findings: &mut Vec<Finding>, facts: &[Facts]) {
             "{count} of {} nodes are on {host}: one host takes the majority with it",
             facts.len()
         );
-        findings.push(finding(
+        findings.push(Finding::new(
             Severity::Warning,
             "redlock-same-host",
             what,
@@ -198,7 +198,7 @@ fn restarts(findings: &mut Vec<Finding>, node: &Facts) {
             "save \"\" (then it is seen that it restarted), or appendonly yes with appendfsync always",
         )
     };
-    findings.push(finding(Severity::Warning, "redlock-restart", what, fix));
+    findings.push(Finding::new(Severity::Warning, "redlock-restart", what, fix));
 }
 
 fn skew(facts: &[Facts]) -> Option<Finding> {
@@ -210,7 +210,7 @@ fn skew(facts: &[Facts]) -> Option<Finding> {
             "the clocks of {} and {} are {apart:.1?} apart",
             first.name, last.name
         );
-        finding(
+        Finding::new(
             Severity::Warning,
             "redlock-clocks",
             what,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use distlock_core::driver::Order;
+use distlock_core::driver::{Order, Severity};
 use distlock_core::{Client, ErrorKind, Release};
 use distlock_testkit::servers::{Redis, RedisCluster, Resp, or_skip};
 
@@ -284,12 +284,15 @@ async fn told_in_both_ways(servers: &RedisCluster) {
 async fn examined(servers: &RedisCluster, locks: &Client) {
     let found = async || {
         let findings = locks.doctor().await.unwrap();
-        let of_clusters = findings
-            .iter()
-            .filter(|f| f.id.starts_with("redis-cluster") || f.id == "redis-acl");
-        of_clusters.map(|f| f.id).collect::<Vec<_>>()
+        let serious = findings.into_iter().filter(|f| f.severity > Severity::Info);
+        serious.map(|f| f.id.into_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(found().await, ["redis-cluster-full-coverage"; 3]);
+    for node in servers.nodes() {
+        for (name, value) in [("appendonly", "yes"), ("min-replicas-to-write", "1")] {
+            said(node, &["CONFIG", "SET", name, value]).await;
+        }
+    }
+    assert_eq!(found().await, [""; 0]);
     let node = &servers.nodes()[servers.master_of(STORED).await.unwrap()];
     said(node, &["CONFIG", "SET", "cluster-node-timeout", "15000"]).await;
     assert_eq!(found().await[0], "redis-cluster-timing");
@@ -307,7 +310,8 @@ async fn examined(servers: &RedisCluster, locks: &Client) {
         let e = locks.mutex(KEY).try_acquire().await.unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Unavailable, "{e}");
         let found = found().await;
-        found.contains(&"redis-cluster-coverage") && found.contains(&"redis-cluster-state")
+        let has = |wanted: &str| found.iter().any(|id| id == wanted);
+        has("redis-cluster-coverage") && has("redis-cluster-state")
     })
     .await;
 }

@@ -6,9 +6,9 @@ use distlock_testkit::servers::{Redis, RedisSentinel, Resp, RespClient};
 use crate::common::{client, config, secured_config, sentinel_config, until};
 
 /// The findings worth acting on, with their severity.
-fn serious(findings: &[Finding]) -> Vec<(&'static str, Severity)> {
+fn serious(findings: &[Finding]) -> Vec<(&str, Severity)> {
     let serious = findings.iter().filter(|f| f.severity > Severity::Info);
-    serious.map(|f| (f.id, f.severity)).collect()
+    serious.map(|f| (&*f.id, f.severity)).collect()
 }
 
 #[tokio::test]
@@ -38,7 +38,8 @@ async fn f52_settings_that_lose_locks_are_found_worst_first() {
         [("redis-persistence", Severity::Warning)]
     );
     set("maxmemory-policy", "allkeys-lru").await;
-    let findings = serious(&locks.doctor().await.unwrap());
+    let findings = locks.doctor().await.unwrap();
+    let findings = serious(&findings);
     assert!(
         findings.contains(&("redis-eviction", Severity::Warning)),
         "{findings:?}"
@@ -53,13 +54,15 @@ async fn f52_settings_that_lose_locks_are_found_worst_first() {
         redis.info("connected_slaves").await.unwrap().as_deref() == Some("1")
     })
     .await;
-    let findings = serious(&locks.doctor().await.unwrap());
+    let findings = locks.doctor().await.unwrap();
+    let findings = serious(&findings);
     assert!(
         findings.contains(&("redis-min-replicas", Severity::Warning)),
         "{findings:?}"
     );
     set("min-replicas-to-write", "1").await;
-    let findings = serious(&locks.doctor().await.unwrap());
+    let findings = locks.doctor().await.unwrap();
+    let findings = serious(&findings);
     assert!(
         !findings.iter().any(|(id, _)| *id == "redis-min-replicas"),
         "{findings:?}"
@@ -73,7 +76,7 @@ async fn rights_that_are_missing_are_found() {
     let redis = redis!(Redis::options().tls().user("app", "secret", rules).start());
     let locks = client(secured_config(&redis)).await;
     let findings = locks.doctor().await.unwrap();
-    let found: Vec<&str> = findings.iter().map(|f| f.id).collect();
+    let found: Vec<&str> = findings.iter().map(|f| &*f.id).collect();
     assert!(
         found.contains(&"redis-tracking") && found.contains(&"redis-config-hidden"),
         "{findings:?}"
@@ -85,7 +88,7 @@ async fn rights_that_are_missing_are_found() {
         .unwrap();
     let findings = locks.doctor().await.unwrap();
     assert_eq!(
-        (findings[0].id, findings[0].severity),
+        (&*findings[0].id, findings[0].severity),
         ("redis-acl", Severity::Error)
     );
 }

@@ -3,6 +3,7 @@
 mod acquire;
 mod ask;
 mod break_lock;
+mod doctor;
 mod engine;
 mod events;
 mod look;
@@ -30,6 +31,7 @@ use crate::observe;
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     let v1 = Router::new()
         .route("/engine", get(engine::engine))
+        .route("/doctor", get(doctor::doctor))
         .route("/locks", get(look::list))
         .route("/locks/{key}", get(look::inspect))
         .route("/locks/{key}/acquire", post(acquire::acquire))

@@ -87,6 +87,7 @@ impl Modify for Bearer {
         super::events::of_key,
         super::events::watch,
         super::engine::engine,
+        super::doctor::doctor,
     ),
     modifiers(&Bearer),
     security((), ("token" = []))

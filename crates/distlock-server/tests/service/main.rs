@@ -4,6 +4,7 @@
 mod access;
 mod clients;
 mod conformance;
+mod doctor;
 mod encrypted;
 mod field_cases;
 mod gateway;

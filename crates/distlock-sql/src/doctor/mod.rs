@@ -3,7 +3,7 @@
 mod mysql;
 mod postgres;
 
-use distlock_core::driver::{DriverError, Finding, Severity};
+use distlock_core::driver::{DriverError, Finding};
 
 use crate::fault::Fault;
 use crate::store::{Backend, Store};
@@ -17,13 +17,4 @@ pub(crate) async fn examine(store: &Store) -> Result<Vec<Finding>, DriverError> 
     .map_err(Fault::into_error)?;
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
     Ok(found)
-}
-
-fn finding(severity: Severity, id: &'static str, what: impl Into<String>, fix: &str) -> Finding {
-    Finding {
-        severity,
-        id,
-        what: what.into(),
-        fix: fix.into(),
-    }
 }

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use distlock_core::driver::{Finding, Severity};
 use mysql_async::prelude::Queryable;
 
-use super::finding;
 use crate::fault::Fault;
 use crate::mysql;
 
@@ -33,7 +32,7 @@ pub(super) async fn examine(pool: &mysql::Pool) -> Result<Vec<Finding>, Fault> {
     if id != Some(here.into()) {
         let what = "the server numbers our session differently than the greeting did: a proxy is in between";
         let fix = "for mode=session connect to the server itself; rows work";
-        found.push(finding(Severity::Warning, "mysql-proxy", what, fix));
+        found.push(Finding::new(Severity::Warning, "mysql-proxy", what, fix));
     }
     Ok(found)
 }
@@ -55,9 +54,9 @@ impl Settings {
     }
 
     fn judge(&self, replicas: u64) -> Vec<Finding> {
-        let version = finding(Severity::Info, "mysql-version", self.text("version"), "nothing");
+        let version = Finding::new(Severity::Info, "mysql-version", self.text("version"), "nothing");
         let mut found = vec![version];
-        let mut tell = |severity, id, what: String, fix| found.push(finding(severity, id, what, fix));
+        let mut tell = |severity, id, what: String, fix| found.push(Finding::new(severity, id, what, fix));
         if !matches!(self.text("read_only"), "OFF" | "0" | "") {
             let fix = "name the primary, or all hosts of the group, in the URL";
             tell(

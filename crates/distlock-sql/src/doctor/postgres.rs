@@ -2,7 +2,6 @@
 
 use distlock_core::driver::{Finding, Severity};
 
-use super::finding;
 use crate::fault::Fault;
 use crate::postgres;
 use crate::store::Store;
@@ -21,7 +20,7 @@ pub(super) async fn examine(store: &Store, pool: &postgres::Pool) -> Result<Vec<
         .map_err(|e| postgres::fault(e, false))?;
     let row = rows.first().ok_or_else(|| Fault::Unable("no answer".into()))?;
     let version: String = row.get(0);
-    let mut found = vec![finding(
+    let mut found = vec![Finding::new(
         Severity::Info,
         "postgres-version",
         format!("PostgreSQL {version}"),
@@ -29,7 +28,7 @@ pub(super) async fn examine(store: &Store, pool: &postgres::Pool) -> Result<Vec<
     )];
     if row.get::<_, i64>(1) < 120_000 {
         let fix = "use PostgreSQL 12 or newer";
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Error,
             "postgres-version-old",
             format!("PostgreSQL {version}"),
@@ -38,7 +37,7 @@ pub(super) async fn examine(store: &Store, pool: &postgres::Pool) -> Result<Vec<
     }
     if row.get::<_, bool>(2) {
         let fix = "name the primary, or all hosts of the group, in the URL";
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Error,
             "postgres-replica",
             "this server is a read-only replica",
@@ -47,12 +46,17 @@ pub(super) async fn examine(store: &Store, pool: &postgres::Pool) -> Result<Vec<
     }
     if row.get::<_, &str>(3) == "off" {
         let fix = "set fsync = on: after a crash of the machine the table may be damaged";
-        found.push(finding(Severity::Warning, "postgres-fsync", "fsync = off", fix));
+        found.push(Finding::new(
+            Severity::Warning,
+            "postgres-fsync",
+            "fsync = off",
+            fix,
+        ));
     }
     if row.get::<_, &str>(4) == "off" {
         let fix =
             "nothing for locks (our sessions set it to on); data that the locks guard may need it as well";
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Info,
             "postgres-synchronous-commit",
             "synchronous_commit = off",
@@ -63,18 +67,23 @@ pub(super) async fn examine(store: &Store, pool: &postgres::Pool) -> Result<Vec<
     if replicas > 0 && names.is_empty() {
         let fix = "set synchronous_standby_names, so that a failover cannot forget a lock; or rely on tokens";
         let what = format!("{replicas} replicas, none of them synchronous");
-        found.push(finding(Severity::Warning, "postgres-async-replicas", what, fix));
+        found.push(Finding::new(
+            Severity::Warning,
+            "postgres-async-replicas",
+            what,
+            fix,
+        ));
     }
     if row.get::<_, &str>(7) != "read committed" {
         let what = format!("default_transaction_isolation = {}", row.get::<_, &str>(7));
         let fix = "nothing for locks: our sessions use read committed";
-        found.push(finding(Severity::Info, "postgres-isolation", what, fix));
+        found.push(Finding::new(Severity::Info, "postgres-isolation", what, fix));
     }
     if postgres::is_pooled(pool.connector(), &store.engine, &client).await? {
         let fix = "connect to PostgreSQL itself, or set pool_mode = session for this database: notices and session \
             locks do not work behind it";
         let what = "two of our sessions share one server process: a pooler in transaction or statement mode";
-        found.push(finding(
+        found.push(Finding::new(
             Severity::Error,
             "postgres-transaction-pooling",
             what,

@@ -221,6 +221,7 @@ async fn redlock() {
         Locks::connect(&strict).await.unwrap(),
     );
     assert_eq!(a.url(), Some(&*url));
+    table::check(a.capabilities());
     let e = a.mutex("k").try_acquire().await.unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoQuorum);
     assert!(e.to_string().contains("no vote for another"), "{e}");

@@ -27,3 +27,12 @@ pub(crate) async fn redis(url: &str) -> redis::aio::MultiplexedConnection {
     let client = redis::Client::open(url).unwrap();
     client.get_multiplexed_async_connection().await.unwrap()
 }
+
+pub(crate) async fn redis_cluster(url: &str) -> redis::cluster_async::ClusterConnection {
+    let nodes: Vec<String> = address(url)
+        .split(',')
+        .map(|node| format!("redis://{node}"))
+        .collect();
+    let client = redis::cluster::ClusterClient::new(nodes).unwrap();
+    client.get_async_connection().await.unwrap()
+}

@@ -48,12 +48,13 @@ fn row(p: &Promises) -> String {
     )
 }
 
-/// What is made of other engines (a service, a quorum) promises what those do, and has no row.
-const ROWS: [&str; 8] = [
+/// A service promises what the engine behind it does, and has no row.
+const ROWS: [&str; 9] = [
     "memory",
     "file",
     "redis",
     "redis-cluster",
+    "redlock",
     "postgres",
     "mysql",
     "etcd",
