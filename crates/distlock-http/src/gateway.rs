@@ -156,17 +156,7 @@ impl Gateway {
 
     /// Whether the token, if there is one, goes over the network as it is.
     pub(crate) fn shows_token(&self) -> bool {
-        let elsewhere = |base: &String| {
-            let authority = base
-                .strip_prefix("http://")
-                .and_then(|rest| rest.split('/').next());
-            authority.is_some_and(|authority| {
-                let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-                let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-                host != "localhost" && !address.is_ok_and(|a| a.is_loopback())
-            })
-        };
-        self.token.is_some() && self.bases.iter().any(elsewhere)
+        self.token.is_some() && self.bases.iter().any(|base| is_in_clear(base))
     }
 
     /// Asks for something to be done; the answer is read as JSON, with the moment before the request was sent.
@@ -297,6 +287,17 @@ impl Gateway {
     }
 }
 
+/// Whether what is sent to this address can be read on a network.
+fn is_in_clear(base: &str) -> bool {
+    let Some(rest) = base.strip_prefix("http://") else {
+        return false;
+    };
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
+}
+
 fn json(body: &impl Serialize) -> Result<Bytes, DriverError> {
     let text = serde_json::to_vec(body).map_err(|e| invalid(e.to_string()))?;
     Ok(text.into())
@@ -405,5 +406,29 @@ fn tls(config: &Config) -> Result<ClientConfig, DriverError> {
                 .map_err(|e| of(cert, &e))
         }
         _ => Err(invalid("cert= and key= go together")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_on_a_network_is_known() {
+        for base in [
+            "http://gateway:7466",
+            "http://10.0.0.1:7466/locks",
+            "http://[2001:db8::1]:7466",
+        ] {
+            assert!(is_in_clear(base), "{base}");
+        }
+        for base in [
+            "https://gateway:443",
+            "http://localhost:7466",
+            "http://127.0.0.2:7466/locks",
+            "http://[::1]:7466",
+        ] {
+            assert!(!is_in_clear(base), "{base}");
+        }
     }
 }
