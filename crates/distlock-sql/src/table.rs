@@ -115,12 +115,12 @@ async fn comment(store: &Store) -> Result<Option<String>, Fault> {
             let client = pool.connector().connect(&store.engine).await?;
             let sql = "SELECT coalesce(obj_description(to_regclass($1::text)::oid, 'pg_class'), '') \
                 WHERE to_regclass($1::text) IS NOT NULL";
-            let failed = |e| postgres::fault(e, false);
-            let statement = client.prepare(sql).await.map_err(failed)?;
             if !postgres::keeps_statements(pool.connector(), &store.engine, &client).await? {
                 return Err(postgres::pooled());
             }
-            let row = client.query_opt(&statement, &[&table]).await.map_err(failed)?;
+            let client = pool.connector().connect(&store.engine).await?;
+            let row = client.query_opt(sql, &[&table]).await;
+            let row = row.map_err(|e| postgres::fault(e, false))?;
             Ok(row.map(|row| row.get(0)))
         }
         Backend::Mysql(pool) => {

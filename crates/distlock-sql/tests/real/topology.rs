@@ -6,15 +6,26 @@ use distlock_core::driver::{LostReason, Severity};
 use distlock_core::{Client, ErrorKind};
 use distlock_sql::{Config, Dialect, Host, Layout};
 use distlock_testkit::servers::{FakeClock, PgBouncer, Postgres, Setup, or_skip};
+use tokio::task::JoinSet;
 
 use crate::both;
 use crate::conformance::server;
 use crate::server::{Server, config, locks};
+use crate::tx::pg_at;
 
 const SEC: Duration = Duration::from_secs(1);
 
 fn host(server: &Server) -> Host {
     server.config().hosts.remove(0)
+}
+
+/// Uses a server in short transactions.
+async fn ask_on_and_on(address: String) {
+    let client = pg_at(&address).await;
+    loop {
+        client.batch_execute("SELECT pg_sleep(0.002)").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
 }
 
 /// Takes and releases a lock, waiting out what is on its way.
@@ -136,6 +147,9 @@ async fn f71_poolers_that_share_out_sessions_are_refused() {
             return;
         };
         let behind = || config(Dialect::Postgres, &bouncer.address());
+        // Others use the pooler meanwhile, so that it has several server processes to hand out.
+        let others = if good { 0 } else { 3 };
+        let _others: JoinSet<()> = (0..others).map(|_| ask_on_and_on(bouncer.address())).collect();
         for layout in [Layout::Row, Layout::Session] {
             let locks = locks(behind().layout(layout)).await;
             if good {
