@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,10 @@ use crate::limits::Limits;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long to wait after an `accept` that failed, for instance without descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections may wait to be taken (the kernel's own limit is often the same). Those beyond it ask again after a
+/// second: many clients that come back at the same time shall not wait for that.
+const BACKLOG: u32 = 4096;
 
 /// How often a silent connection is asked whether anybody is there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -111,9 +115,7 @@ impl Listener {
     /// What keeps it from listening, or the TLS files from being used.
     pub async fn tcp(at: SocketAddr, tls: Option<&Tls>) -> io::Result<Self> {
         let tls = tls.map(Tls::acceptor).transpose()?;
-        let socket = TcpListener::bind(at)
-            .await
-            .map_err(|e| io::Error::new(e.kind(), format!("{at}: {e}")))?;
+        let socket = listen(at).map_err(|e| io::Error::new(e.kind(), format!("{at}: {e}")))?;
         Ok(Self {
             socket: Socket::Tcp(socket),
             tls,
@@ -154,6 +156,17 @@ impl Listener {
             }
         }
     }
+}
+
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match at {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // A gateway that was restarted listens at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(at)?;
+    socket.listen(BACKLOG)
 }
 
 /// What the connections of a gateway share.
