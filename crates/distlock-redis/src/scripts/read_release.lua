@@ -3,7 +3,7 @@
 -- KEYS  1 lock  2 this reader's life  3 people  4 line  5 seen
 -- ARGV  1 owner  2 channel  3 ms for which an ownerless share stays (0: none)  4 what the readers' lives start with
 -- Gives 1 if the owner had a share, else 0. The lock lives as long as the longest share that is left; when none is
--- left it goes, with the fields of readers that died, and waiters are woken.
+-- left it goes, with the fields and the descriptions of readers that died, and waiters are woken.
 leave(KEYS[4], KEYS[5], ARGV[1])
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if not mode or redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
@@ -29,7 +29,7 @@ if mode == 'read' then
   if longest > 0 then
     redis.call('PEXPIRE', KEYS[1], longest)
   else
-    redis.call('DEL', KEYS[1])
+    redis.call('DEL', KEYS[1], KEYS[3])
     redis.call('PUBLISH', ARGV[2], '0')
     wake(KEYS[4], KEYS[5], ARGV[2], 1000)
   end

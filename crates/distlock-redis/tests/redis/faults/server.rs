@@ -162,4 +162,5 @@ async fn f66_a_jump_of_the_servers_clock_is_told_and_fenced() {
     let last = a.mutex("clock").wait(TTL).acquire().await.unwrap();
     assert!(last.token() > token, "the token stepped back with the clock");
     last.release().await.unwrap();
+    locks_are_gone(&redis).await;
 }
