@@ -65,7 +65,7 @@ pub(crate) fn measure(quick: bool, programs: &PeerPrograms) -> Report {
     }
     if wanted(Rows::Held) {
         let watch = Duration::from_secs(if quick { 30 } else { 180 });
-        held::measure(&mut report, &rt, &server, watch);
+        held::measure(&mut report, &rt, &url, std::slice::from_ref(&server), watch);
     }
     report
 }

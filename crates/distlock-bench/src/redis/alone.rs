@@ -72,25 +72,28 @@ impl<C: ConnectionLike + Clone> Bench<C> {
     async fn scripts(&self, key: &str, owner: &str) {
         let mut cmd = Cmd::new();
         cmd.arg("EVALSHA").arg(&self.acquire).arg(3);
-        cmd.arg(format!("raw:{key}"))
-            .arg(format!("redisson_lock_queue:{{raw:{key}}}"));
-        cmd.arg(format!("{{raw:{key}}}:distlock"))
+        // In the slot of our own, so that the same node of a cluster is asked.
+        let lock = format!("{{distlock:{key}}}:raw");
+        let queue = format!("redisson_lock_queue:raw:{{distlock:{key}}}");
+        cmd.arg(&lock)
+            .arg(&queue)
+            .arg(format!("{lock}:distlock"))
             .arg(owner)
             .arg(TTL_MS)
             .arg(&self.about);
         self.send(&cmd).await;
         let mut cmd = Cmd::new();
         cmd.arg("EVALSHA").arg(&self.release).arg(2);
-        cmd.arg(format!("raw:{key}"))
-            .arg(format!("redisson_lock_queue:{{raw:{key}}}"));
-        cmd.arg(owner)
-            .arg(format!("redisson_lock__channel:{{raw:{key}}}"))
+        cmd.arg(&lock)
+            .arg(&queue)
+            .arg(owner)
+            .arg(format!("redisson_lock__channel:raw:{{distlock:{key}}}"))
             .arg(0);
         self.send(&cmd).await;
     }
 
     async fn bare(&self, key: &str, owner: &str) {
-        let key = format!("bare:{key}");
+        let key = format!("{{distlock:{key}}}:bare");
         let mut cmd = Cmd::new();
         cmd.arg("SET")
             .arg(&key)

@@ -1,12 +1,14 @@
 //! Redis Cluster beside its own scripts sent raw by the client library's own cluster connection.
 
+use std::time::Duration;
+
 use distlock_testkit::servers::{Redis, RedisCluster};
 use redis::ProtocolVersion;
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
 
 use super::alone::{self, Bench};
-use super::background;
+use super::{background, held};
 use crate::children::runtime;
 use crate::report::{Report, good};
 
@@ -32,5 +34,7 @@ pub(crate) fn measure(quick: bool) -> Report {
     });
     alone::one_task(&mut report, &rt, &bench, if quick { 200 } else { 2000 });
     alone::many_tasks(&mut report, &rt, &bench, if quick { 7 } else { 31 });
+    let watch = Duration::from_secs(if quick { 30 } else { 180 });
+    held::measure(&mut report, &rt, &cluster.url(), cluster.nodes(), watch);
     report
 }

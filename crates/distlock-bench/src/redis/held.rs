@@ -11,10 +11,10 @@ use crate::report::{Report, good};
 use crate::sample::cpu;
 
 /// Many holds of one process, with the watchdog.
-pub(super) fn measure(report: &mut Report, rt: &Runtime, server: &Redis, watch: Duration) {
+pub(super) fn measure(report: &mut Report, rt: &Runtime, url: &str, servers: &[Redis], watch: Duration) {
     const HOLDS: usize = 100_000;
     let guards: Vec<Guard> = rt.block_on(async {
-        let locks = good(Locks::connect(&server.url()).await);
+        let locks = good(Locks::connect(url).await);
         let mut guards = Vec::with_capacity(HOLDS);
         for from in (0..HOLDS).step_by(500) {
             let batch = (from..from + 500).map(|i| locks.mutex(format!("held:{i}")).acquire());
@@ -22,7 +22,7 @@ pub(super) fn measure(report: &mut Report, rt: &Runtime, server: &Redis, watch: 
         }
         guards
     });
-    let calls = || scripts_run(rt, server);
+    let calls = || servers.iter().map(|server| scripts_run(rt, server)).sum::<u64>();
     let (calls0, cpu0, start) = (calls(), cpu(), Instant::now());
     std::thread::sleep(watch);
     let seconds = start.elapsed().as_secs_f64();

@@ -4,8 +4,9 @@
 -- ARGV  1 permit  2 channel  3 ms for which an ownerless permit stays taken (0: none)  4 owner
 --       5 '1' if others may share the name
 -- Gives 1 if the permit was held and its lease had not ended, else 0. A count that we made (it has an expiry) goes
--- with the last permit, as the descriptions of those who died do: the name is free for any kind of lock again. The count stays for a day where others may share the
--- name: a Java client that was told "there are permits" when it came does not make them anew, and would wait for ever.
+-- with the last permit, as the descriptions of those who died do: the name is free for any kind of lock again. The
+-- count stays for a day where others may share the name: a Java client that was told "there are permits" when it came
+-- does not make them anew, and would wait for ever.
 leave(KEYS[4], KEYS[5], ARGV[4])
 local due = redis.call('ZSCORE', KEYS[2], ARGV[1])
 if not due then
