@@ -3,6 +3,7 @@
 
 mod cluster;
 mod cluster_faults;
+mod lost_grants;
 mod redlock;
 mod redlock_doctor;
 mod redlock_faults;

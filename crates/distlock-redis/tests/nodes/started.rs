@@ -50,7 +50,7 @@ pub(crate) fn cluster(nodes: &[String], parameters: &[(&str, &str)]) -> Config {
     config
 }
 
-fn hosts(nodes: &[String]) -> Vec<(&str, Option<u16>)> {
+pub(crate) fn hosts(nodes: &[String]) -> Vec<(&str, Option<u16>)> {
     nodes
         .iter()
         .map(|node| node.rsplit_once(':').unwrap())
