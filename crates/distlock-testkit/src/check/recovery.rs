@@ -25,28 +25,32 @@ impl Takeover {
     }
 }
 
+/// When the lock of a holder that does not release is free at the latest.
+fn free(history: &History, bounds: &Bounds, dead: &Hold) -> u64 {
+    match dead.killed.filter(|at| *at < dead.until()) {
+        Some(at) if bounds.death_at_once => at,
+        // It may have been renewed once more, unseen, at the last moment before it died or stood still.
+        Some(at) => dead.until().max(at.saturating_add(dead.ttl)),
+        None => history
+            .stops(dead.id.process)
+            .iter()
+            .filter(|(stopped, going)| *stopped <= dead.until() && *going > dead.until())
+            .map(|(stopped, _)| stopped.saturating_add(dead.ttl))
+            .fold(dead.until(), u64::max),
+    }
+}
+
 /// All takeovers for which somebody was waiting, and the ones that did not come in time.
 fn scan(history: &History, bounds: &Bounds) -> (Vec<Takeover>, Vec<Violation>) {
     let (mut done, mut found) = (Vec::new(), Vec::new());
     for (key, all) in history.by_key() {
-        let granted: Vec<&Hold> = all.granted().filter(|h| h.mode.is_exclusive()).collect();
+        let (granted, shared): (Vec<&Hold>, Vec<&Hold>) = all.granted().partition(|h| h.mode.is_exclusive());
         for (n, dead) in granted.iter().enumerate() {
             // Released in time, or a release under way when the process died: nothing to recover from.
             if dead.releases.is_some_and(|at| at < dead.until()) {
                 continue;
             }
             let killed = dead.killed.filter(|at| *at < dead.until());
-            let from = match killed {
-                Some(at) if bounds.death_at_once => at,
-                // It may have been renewed once more, unseen, at the last moment before it died or stood still.
-                Some(at) => dead.until().max(at.saturating_add(dead.ttl)),
-                None => history
-                    .stops(dead.id.process)
-                    .iter()
-                    .filter(|(stopped, going)| *stopped <= dead.until() && *going > dead.until())
-                    .map(|(stopped, _)| stopped.saturating_add(dead.ttl))
-                    .fold(dead.until(), u64::max),
-            };
             let next = granted.get(n + 1).and_then(|next| Some((next.granted?, next)));
             if let Some((at, next)) = next {
                 // What is known, not what is allowed for.
@@ -59,6 +63,13 @@ fn scan(history: &History, bounds: &Bounds) -> (Vec<Takeover>, Vec<Violation>) {
                 });
             }
             let at = next.map_or(u64::MAX, |(at, _)| at);
+            // Readers and permits that came first have to go as well, dead or alive.
+            let before = shared
+                .iter()
+                .filter(|h| h.granted.is_some_and(|granted| granted < at));
+            let from = before
+                .map(|h| h.releases.unwrap_or(u64::MAX).min(free(history, bounds, h)))
+                .fold(free(history, bounds, dead), u64::max);
             if let Some((waiter, late)) =
                 waited_in_vain(history, all.holds(), from, at, bounds.takeover, bounds)
             {

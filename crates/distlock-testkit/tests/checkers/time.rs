@@ -1,5 +1,6 @@
 //! When: renewal, recovery, wake-ups, order, loss.
 
+use distlock_core::driver::Mode;
 use distlock_testkit::check;
 use distlock_testkit::history::What;
 
@@ -46,6 +47,29 @@ fn recovery() {
     bad(
         "I6",
         waiting().harness(50, KILL_1).grant(140, 2, 1, 2).free(160, 2, 1),
+    );
+    // A reader came first, and goes on for long.
+    let shared = What::Granted {
+        hold: 1,
+        token: None,
+        until: 152_000_000,
+    };
+    let reader = || waiting().harness(50, KILL_1).ask_as(51, 3, 1, Mode::Read, false);
+    good(
+        reader()
+            .at(52, 3, shared.clone())
+            .valid(120, 3, 1, 220)
+            .free(200, 3, 1)
+            .grant(202, 2, 1, 2)
+            .free(210, 2, 1),
+    );
+    bad(
+        "I6",
+        reader()
+            .at(52, 3, shared)
+            .free(60, 3, 1)
+            .grant(202, 2, 1, 2)
+            .free(210, 2, 1),
     );
     // Nobody is granted at all.
     bad("I6", waiting().harness(50, KILL_1).until(400));
