@@ -62,11 +62,11 @@ async fn torture(args: Args) -> Result<bool, StartError> {
     let time = Duration::from_secs_f64(args.minutes * 60.0);
     let mut plan = Plan::new(args.seed, time, engine.ttl());
     // What a minute is to see at least. On the file engine, whose locks are free at once, the full run of five minutes is
-    // to kill 2,000 holders and to stop 200. Three servers agree on each grant, and have no leader now and then; a session
-    // of ZooKeeper ends at a tick after its time, and never while there is no leader.
+    // to kill 2,000 holders and to stop 200. Three servers agree on each grant, and have no leader now and then; with a
+    // new leader of ZooKeeper all sessions begin anew, those of the dead as well.
     let (kills, stops, grants, faults) = match engine.name() {
         _ if engine.bounds(plan.ttl).death_at_once => (400.0, 40.0, 3000.0, 0.0),
-        "zookeeper" => (1.0, 10.0, 40.0, 1.0),
+        "zookeeper" => (10.0, 15.0, 600.0, 2.0),
         _ if engine.strike_every().is_some() => (40.0, 20.0, 600.0, 3.0),
         _ => (40.0, 20.0, 3000.0, 0.0),
     };

@@ -74,7 +74,9 @@ impl EngineUnderTest {
             }
             "zookeeper" => {
                 let zookeeper = ZooKeeper::start(3).await?;
-                ("zookeeper", zookeeper.url(), Servers::ZooKeeper(zookeeper))
+                // A dead process keeps its locks for its session, not for the lease that was asked for.
+                let url = format!("{}?session_timeout=2s", zookeeper.url());
+                ("zookeeper", url, Servers::ZooKeeper(zookeeper))
             }
             "postgres" => {
                 let postgres = Postgres::start().await?;
