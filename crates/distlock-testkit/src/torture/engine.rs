@@ -74,9 +74,7 @@ impl EngineUnderTest {
             }
             "zookeeper" => {
                 let zookeeper = ZooKeeper::start(3).await?;
-                // A dead process keeps its locks for its session, not for the lease that was asked for.
-                let url = format!("{}?session_timeout=2s", zookeeper.url());
-                ("zookeeper", url, Servers::ZooKeeper(zookeeper))
+                ("zookeeper", zookeeper.url(), Servers::ZooKeeper(zookeeper))
             }
             "postgres" => {
                 let postgres = Postgres::start().await?;
@@ -111,6 +109,15 @@ impl EngineUnderTest {
     /// Where the workers connect.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Where workers connect that are killed: a dead process keeps its locks on ZooKeeper for its session, not for the
+    /// lease that it asked for.
+    pub(super) fn mortal_url(&self) -> String {
+        match self.name {
+            "zookeeper" => format!("{}?session_timeout=2s", self.url),
+            _ => self.url.clone(),
+        }
     }
 
     /// The shortest lease that is sensible for torture.

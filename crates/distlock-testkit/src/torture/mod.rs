@@ -115,7 +115,7 @@ pub async fn run(
     let store = Store::start(&dir.path().join("store.sock"), recorder.clone())?;
     let fleet = Arc::new(Fleet::new(
         worker.to_owned(),
-        engine.url().to_owned(),
+        engine.mortal_url(),
         dir.path().to_owned(),
         store.path().to_owned(),
         recorder.clone(),
