@@ -68,3 +68,15 @@ pub(crate) fn examine(
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_the_clear_is_found() {
+        let found = |shows_token| examine(&[], shows_token);
+        assert_eq!(found(false), []);
+        assert_eq!(found(true)[0].id, "http-token-in-clear");
+    }
+}
