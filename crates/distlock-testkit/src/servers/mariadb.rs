@@ -42,13 +42,17 @@ impl MariaDb {
         let data = dir.path().join("data");
         let script = dir.path().join("keep-setup.sql");
         std::fs::write(&script, "CREATE DATABASE IF NOT EXISTS distlock;\n")?;
+        // A server that starts takes away the temporary tables that it finds, which in a shared place are another's.
+        let tmpdir = format!("--tmpdir={}", dir.path().display());
         let mut init = Program::new(init, dir.path())
             .args(["--no-defaults", &format!("--datadir={}", data.display())])
             .args([
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
-            ]);
+                "--innodb-log-file-size=8M",
+            ])
+            .args([&tmpdir]);
         init.user = user;
         init.run().await?;
         // As the system user from the start: a server that changes its user itself would no longer die with us.
@@ -65,7 +69,7 @@ impl MariaDb {
             ])
             .args([format!("--socket={}", dir.path().join("s.sock").display())])
             .args([format!("--pid-file={}", dir.path().join("pid").display())])
-            .args([format!("--init-file={}", script.display())])
+            .args([format!("--init-file={}", script.display()), tmpdir])
             .args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"])
             .args([
                 "--innodb-flush-log-at-trx-commit=2",
