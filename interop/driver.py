@@ -1,6 +1,6 @@
 """Shares locks between distlock and the real clients of others, and prints what came of it.
 
-Usage: driver.py WORKER (redis-py=PYTHON | redisson-VERSION=CLASSPATH | kazoo=PYTHON | curator=CLASSPATH |
+Usage: driver.py WORKER (redis-py=PYTHON | spring=CLASSPATH | redisson-VERSION=CLASSPATH | kazoo=PYTHON | curator=CLASSPATH |
     go-concurrency=PROGRAM | jetcd=CLASSPATH | redisson-cluster-VERSION=CLASSPATH | node-redlock=MODULES |
     redsync=PROGRAM | rslock=PROGRAM)…
 """
@@ -84,6 +84,20 @@ def redis_py(run, name, python):
             run.row(name, f"{kind.name}: {a.name} dies, {b.name} takes over", check)
 
 
+def spring(run, name, classpath):
+    """Its registry's key is our prefix."""
+    address = ["127.0.0.1", str(run.server.port), "spring"]
+    java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, "Spring", *address]
+    start = lambda: run.start(name, java)
+    ours, theirs = run.ours("layout=string&prefix=spring:"), start()
+    run.both(name, ours, theirs, "hand-off", cases.hands_over, POLL)
+    run.both(name, ours, theirs, "renewed", cases.renews, WATCHDOG)
+    run.both(name, ours, theirs, "a late release takes nothing", cases.keeps_its_hands_off)
+    for a, b in ((theirs, ours), (ours, start())):
+        for kind, check in cases.survives_death(a, b, [(run.key("death"), MUTEX, MUTEX)], WATCHDOG):
+            run.row(name, f"{kind.name}: {a.name} dies, {b.name} takes over", check)
+
+
 def redisson(run, name, classpath):
     address = f"redis://127.0.0.1:{run.server.port}"
     start = lambda: run.start(name, ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath, "Redisson", address, str(WATCHDOG)])
@@ -114,6 +128,7 @@ def redisson(run, name, classpath):
 # By how a client's name begins: at what it meets us, and what is tried.
 CLIENTS = {
     "redis-py": (Server, redis_py),
+    "spring": (Server, spring),
     "redisson-cluster": (redlock.Cluster, redlock.redisson_cluster),
     "redisson": (Server, redisson),
     "node-redlock": (redlock.Five, redlock.node_redlock),
