@@ -31,6 +31,7 @@ use crate::dial::Dialer;
 use crate::driver::{accepts, promised};
 use crate::names::Names;
 use crate::rights;
+use crate::slot::slot;
 
 /// Opens the engine: finds the nodes, and asks one whether the user may do what is needed.
 ///
@@ -55,7 +56,7 @@ pub(crate) async fn open(
         config,
     };
     let probe = rights::probe(&cluster.engine, 0)?;
-    let node = cluster.topology.serving(&cluster.stored(&probe))?;
+    let node = cluster.topology.serving(slot(&cluster.stored(&probe)))?;
     rights::check_at(&node.driver.0, &probe).await?;
     Ok(Arc::new(ClusterDriver(Arc::new(cluster))))
 }
@@ -96,7 +97,7 @@ impl Driver for ClusterDriver {
             );
             return Err(DriverError::refused(Refusal::InvalidKey(why)));
         }
-        Ok(Box::new(ClusterClaim::new(self.0.clone(), want, stored)))
+        Ok(Box::new(ClusterClaim::new(self.0.clone(), want, slot(&stored))))
     }
 
     fn renew<'a>(

@@ -154,7 +154,7 @@ impl Config {
     pub(crate) fn stored(&self, namespace: &Namespace, key: &Key) -> String {
         let record = namespace.record(key);
         let record = match self.encodes(namespace) {
-            true => slot::encode(&record),
+            true => slot::encode(record),
             false => record,
         };
         match &self.layout {

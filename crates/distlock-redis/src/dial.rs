@@ -239,16 +239,22 @@ impl Link {
     /// Has the server tell this connection when one of these keys is next changed by another.
     ///
     /// A read inside a script would do, but costs far too much: for each of them, the server notes all keys of the
-    /// script. Hence the server tracks what it is asked to track only (`OPTIN`), and reads for that apart.
-    pub(crate) async fn track<K: AsRef<str>>(&self, keys: &[K], patience: Duration) -> Result<(), Fault> {
-        let mut read = Cmd::new();
-        read.arg("EXISTS");
-        for key in keys {
-            read.arg(key.as_ref());
+    /// script. Hence the server tracks what it is asked to track only (`OPTIN`), and reads for that apart. `spread`: the
+    /// keys are in many slots.
+    pub(crate) async fn track<K: AsRef<str>>(
+        &self,
+        keys: &[K],
+        spread: bool,
+        patience: Duration,
+    ) -> Result<(), Fault> {
+        let mut reads = redis::Pipeline::with_capacity(if spread { 2 * keys.len() } else { 2 });
+        for together in keys.chunks(if spread { 1 } else { keys.len().max(1) }) {
+            reads.cmd("CLIENT").arg("CACHING").arg("YES").cmd("EXISTS");
+            for key in together {
+                reads.arg(key.as_ref());
+            }
         }
-        let mut both = redis::Pipeline::with_capacity(2);
-        both.add_command(next_is_tracked()).add_command(read);
-        self.together(&both, patience).await.map(drop)
+        self.together(&reads, patience).await.map(drop)
     }
 
     /// Sends commands in one piece; the first error is that of all.

@@ -74,7 +74,7 @@ impl Shared {
             false => format!("{namespace}:{prefix}"),
         };
         let start = match self.config.encodes(namespace) {
-            true => slot::encode(&start),
+            true => slot::encode(start),
             false => start,
         };
         let pattern = format!("{}*", literal(&format!("{}{start}", self.prefix())));

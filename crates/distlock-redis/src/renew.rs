@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use distlock_core::driver::{DriverError, Hold, LostReason, Mode, Reached, Renewal};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use redis::{Cmd, FromRedisValue, Value};
 
 use crate::config::Layout;
 use crate::dial::Link;
 use crate::driver::Shared;
-use crate::fault::unanswered;
+use crate::fault::{elsewhere, unanswered};
 use crate::script::{RENEW_HASH, RENEW_RAISE, RENEW_READ, RENEW_SLOT, RENEW_STRING, Script};
 use crate::shape::{Shape, millis};
 use crate::slot::slot;
@@ -22,6 +22,14 @@ const BATCH: usize = 256;
 pub(crate) const IN_FLIGHT: usize = 4 * BATCH;
 
 type Answer<'a> = &'a (dyn Fn(usize, Renewal) + Send + Sync);
+
+/// What is renewed together. `asking`: the slot is on its way to this server.
+#[derive(Clone, Copy)]
+struct Round<'a> {
+    holds: &'a [Hold],
+    answer: Answer<'a>,
+    asking: bool,
+}
 
 impl Shared {
     /// `asking`: the slot is on its way to this server.
@@ -48,31 +56,63 @@ impl Shared {
             groups[group].1.push(index);
         }
         let mut scripts: Vec<BoxFuture<'_, ()>> = Vec::new();
+        let round = Round {
+            holds,
+            answer,
+            asking,
+        };
         for (script, group) in &mut groups {
-            // The keys of one script are in one slot.
-            let slot = |at: &usize| match self.config.clustered {
-                true => slot(&self.stored_key(&holds[*at].want.key)),
-                false => 0,
-            };
-            group.sort_by_cached_key(slot);
-            for chunk in group
-                .chunk_by(|a, b| slot(a) == slot(b))
-                .flat_map(|same| same.chunks(BATCH))
-            {
-                scripts.push(self.renew_chunk(script, chunk, holds, answer, asking).boxed());
+            let spread = self.config.clustered && !asking && !std::ptr::eq(*script, &RENEW_RAISE);
+            if spread {
+                for chunk in group.chunks(BATCH) {
+                    scripts.push(self.renew_spread(script, chunk, round).boxed());
+                }
+            } else {
+                for chunk in self.by_slot(group, holds) {
+                    scripts.push(self.renew_declared(script, chunk, round).boxed());
+                }
             }
         }
-        futures_util::future::join_all(scripts).await;
+        join_all(scripts).await;
     }
 
+    /// Renews holds of whatever slots in one script. Those of which it cannot tell (their slot is on its way, or the server
+    /// wants the keys of scripts declared) are asked for again, slot by slot.
+    async fn renew_spread(&self, script: &'static Script, chunk: &[usize], round: Round<'_>) {
+        let mut rest = self.renew_chunk(script, chunk, round, true).await;
+        let each = self.by_slot(&mut rest, round.holds);
+        join_all(each.map(|same| self.renew_declared(script, same, round))).await;
+    }
+
+    async fn renew_declared(&self, script: &'static Script, chunk: &[usize], round: Round<'_>) {
+        self.renew_chunk(script, chunk, round, false).await;
+    }
+
+    /// What may be in one script with its keys declared.
+    fn by_slot<'a>(&'a self, group: &'a mut [usize], holds: &'a [Hold]) -> impl Iterator<Item = &'a [usize]> {
+        let slot_of = |at: &usize| match self.config.clustered {
+            true => slot(&self.stored_key(&holds[*at].want.key)),
+            false => 0,
+        };
+        group.sort_by_cached_key(slot_of);
+        group
+            .chunk_by(move |a, b| slot_of(a) == slot_of(b))
+            .flat_map(|same| same.chunks(BATCH))
+    }
+
+    /// Those of which a script without declared keys could not tell.
     async fn renew_chunk(
         &self,
         script: &'static Script,
         chunk: &[usize],
-        holds: &[Hold],
-        answer: Answer<'_>,
-        asking: bool,
-    ) {
+        round: Round<'_>,
+        spread: bool,
+    ) -> Vec<usize> {
+        let Round {
+            holds,
+            answer,
+            asking,
+        } = round;
         // The work begins with the turn: batches that are due together must not keep the engine thread from reading
         // the answers of those that were sent.
         let Ok(_turn) = self
@@ -80,7 +120,7 @@ impl Shared {
             .acquire_many(u32::try_from(chunk.len()).unwrap_or(u32::MAX))
             .await
         else {
-            return;
+            return Vec::new();
         };
         // The hub's connection is the one that the server tells about changes; a write over another would be told.
         let (link, tracks) = match self.hub_live() {
@@ -101,8 +141,7 @@ impl Shared {
             }
             shapes.push(shape);
         }
-        let mut call: Cmd = script.call(keys.len());
-        call.arg(&keys).arg(args);
+        let call = script.about(&keys, &args, spread);
         // A write forgets who tracks; where the key says by itself who holds it, we go on being told of changes.
         let tracks = tracks && !asking && shapes.iter().all(Shape::tracked);
         // A renewal that is not answered in good time is asked again while there still is some.
@@ -120,7 +159,7 @@ impl Shared {
         let track = async {
             // Refused or lost: the hub finds out by itself, or the next renewal tells.
             if tracks {
-                let _ = link.track(&keys, patience).await;
+                let _ = link.track(&keys, spread, patience).await;
             }
         };
         // Sent together, so that nobody comes between them.
@@ -132,7 +171,7 @@ impl Shared {
         };
         let answer_of = match tokio::join!(known, track) {
             (Ok(None), ()) => match link.ask(&script.in_full(&call), patience).await {
-                Ok(value) if tracks => link.track(&keys, patience).await.map(|()| value),
+                Ok(value) if tracks => link.track(&keys, spread, patience).await.map(|()| value),
                 other => other,
             },
             (Ok(Some(value)), ()) => Ok(value),
@@ -144,19 +183,24 @@ impl Shared {
                 let e = DriverError::unavailable(Reached::Yes, format!("not understood: {other:?}"));
                 return all_unknown(chunk, &e, answer);
             }
+            Err(fault) if spread && (!fault.error.retry || elsewhere(&fault.error).is_some()) => {
+                return chunk.to_vec();
+            }
             Err(fault) => return all_unknown(chunk, &fault.error, answer),
         };
+        let mut untold = Vec::new();
         for ((index, shape), renewed) in chunk.iter().zip(&shapes).zip(answers) {
             let hold = &holds[*index];
-            if renewed != Value::Int(1) {
-                answer(*index, Renewal::Lost(self.why_lost(&link, shape).await));
-                continue;
+            match renewed {
+                Value::Int(1) => {
+                    let valid = sent + Duration::from_millis(millis(hold.ttl));
+                    answer(*index, Renewal::Good(valid));
+                }
+                Value::Int(-1) => untold.push(*index),
+                _ => answer(*index, Renewal::Lost(self.why_lost(&link, shape).await)),
             }
-            answer(
-                *index,
-                Renewal::Good(sent + Duration::from_millis(millis(hold.ttl))),
-            );
         }
+        untold
     }
 
     /// Somebody who broke the lock left a note; otherwise it was just gone.
@@ -176,8 +220,10 @@ impl Shared {
     }
 }
 
-fn all_unknown(chunk: &[usize], e: &DriverError, answer: Answer<'_>) {
+/// Nothing is left to be asked for.
+fn all_unknown(chunk: &[usize], e: &DriverError, answer: Answer<'_>) -> Vec<usize> {
     for index in chunk {
         answer(*index, Renewal::Unknown(unanswered(e)));
     }
+    Vec::new()
 }

@@ -35,10 +35,10 @@ pub(crate) static SLOT_RELEASE: Script = script!("line", "slot_release");
 pub(crate) static STRING_ACQUIRE: Script = script!("mint", "string_acquire");
 pub(crate) static STRING_ACQUIRE_AGED: Script = script!("mint", "aged", "string_acquire", "aged_end");
 pub(crate) static STRING_RELEASE: Script = script!("string_release");
-pub(crate) static RENEW_HASH: Script = script!("renew_hash");
-pub(crate) static RENEW_READ: Script = script!("renew_read");
-pub(crate) static RENEW_SLOT: Script = script!("renew_slot");
-pub(crate) static RENEW_STRING: Script = script!("renew_string");
+pub(crate) static RENEW_HASH: Script = script!("keys", "renew_hash");
+pub(crate) static RENEW_READ: Script = script!("keys", "renew_read");
+pub(crate) static RENEW_SLOT: Script = script!("keys", "renew_slot");
+pub(crate) static RENEW_STRING: Script = script!("keys", "renew_string");
 pub(crate) static INSPECT: Script = script!("look", "inspect");
 pub(crate) static BREAK: Script = script!("line", "look", "break");
 pub(crate) static RIGHTS: Script = script!("rights");
@@ -83,6 +83,17 @@ impl Script {
     pub(crate) fn call(&self, keys: usize) -> Cmd {
         let mut cmd = Cmd::with_capacity(12, 512);
         cmd.arg("EVALSHA").arg(self.digest()).arg(keys);
+        cmd
+    }
+
+    /// The command about many locks, with all its keys and arguments. `spread`: they are in many slots of a cluster; then
+    /// none of the keys can be declared (see `keys.lua`).
+    pub(crate) fn about(&self, keys: &[String], args: &[Vec<u8>], spread: bool) -> Cmd {
+        let mut cmd = self.call(if spread { 0 } else { keys.len() });
+        match spread {
+            true => cmd.arg(args).arg(keys).arg(keys.len()),
+            false => cmd.arg(keys).arg(args),
+        };
         cmd
     }
 

@@ -16,18 +16,18 @@ use crate::claim::RedisClaim;
 pub(super) struct ClusterClaim {
     cluster: Arc<Cluster>,
     want: Arc<Want>,
-    stored: String,
+    slot: u16,
     /// The claim at the node that had the slot when it was last asked.
     at: Option<(Arc<Node>, RedisClaim)>,
     over: bool,
 }
 
 impl ClusterClaim {
-    pub(super) fn new(cluster: Arc<Cluster>, want: Arc<Want>, stored: String) -> Self {
+    pub(super) fn new(cluster: Arc<Cluster>, want: Arc<Want>, slot: u16) -> Self {
         Self {
             cluster,
             want,
-            stored,
+            slot,
             at: None,
             over: false,
         }
@@ -36,7 +36,7 @@ impl ClusterClaim {
     /// The claim at the node that has the slot. One at a former node is dropped: its keys went with the slot, and
     /// what it may have on its way there is refused.
     fn here(&mut self) -> Result<(Arc<Node>, &mut RedisClaim), DriverError> {
-        let node = self.cluster.topology.serving(&self.stored)?;
+        let node = self.cluster.topology.serving(self.slot)?;
         let claim = match self.at.take() {
             Some((at, claim)) if Arc::ptr_eq(&at, &node) => claim,
             _ => node.driver.claim_of(self.want.clone())?,

@@ -11,6 +11,7 @@ use super::node::Node;
 use crate::doctor::{SLOW_FAILOVER_MS, info, settings};
 use crate::rights;
 use crate::slot::SLOTS;
+use crate::slot::slot;
 
 const TIMEOUT: &str = "cluster-node-timeout";
 const COVERAGE: &str = "cluster-require-full-coverage";
@@ -121,7 +122,12 @@ async fn health(node: &Node) -> Option<Vec<Finding>> {
 /// Whether the user may do on this node what locks need; each node has rules of its own.
 async fn denied(cluster: &Cluster, node: &Node) -> Option<Finding> {
     let probes = (0..TRIES).filter_map(|n| rights::probe(&cluster.engine, n).ok());
-    let serves = |stored: &str| cluster.topology.serving(stored).is_ok_and(|at| at.id == node.id);
+    let serves = |stored: &str| {
+        cluster
+            .topology
+            .serving(slot(stored))
+            .is_ok_and(|at| at.id == node.id)
+    };
     let probe = probes.into_iter().find(|key| serves(&cluster.stored(key)))?;
     let e = rights::check_at(&node.driver.0, &probe).await.err()?;
     let fix = "give the user the rights of the engine's page on every node";

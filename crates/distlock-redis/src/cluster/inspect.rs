@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use super::course::Course;
 use super::node::Node;
 use super::{Cluster, doctor};
+use crate::slot::slot;
 
 impl Cluster {
     fn masters(&self) -> Vec<Arc<Node>> {
@@ -42,7 +43,7 @@ impl Inspect for Cluster {
     async fn inspect(&self, key: &Key) -> Result<LockInfo, DriverError> {
         let (stored, mut course) = (self.stored(key), Course::default());
         loop {
-            let node = self.topology.serving(&stored)?;
+            let node = self.topology.serving(slot(&stored))?;
             match Inspect::inspect(&node.driver, key).await {
                 Err(e) => course.after(self, &node, e).await?,
                 info => return info,
@@ -53,7 +54,7 @@ impl Inspect for Cluster {
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
         let (stored, mut course) = (self.stored(key), Course::default());
         loop {
-            let node = self.topology.serving(&stored)?;
+            let node = self.topology.serving(slot(&stored))?;
             match node.driver.break_lock(key, how).await {
                 Err(e) => course.after(self, &node, e).await?,
                 broken => return broken,

@@ -12,6 +12,7 @@ use super::node::Node;
 use super::topology::Next;
 use crate::fault::{elsewhere, unanswered};
 use crate::hub::Watched;
+use crate::slot::slot;
 
 /// How often a renewal follows a slot before the keeper is told to ask later.
 const MOVES: usize = 4;
@@ -23,7 +24,7 @@ impl Cluster {
     pub(super) async fn renew(&self, holds: &[Hold], answer: Answer<'_>) {
         let mut nodes: HashMap<u64, (Arc<Node>, Vec<usize>)> = HashMap::new();
         for (at, hold) in holds.iter().enumerate() {
-            match self.topology.serving(&self.stored(&hold.want.key)) {
+            match self.topology.serving(slot(&self.stored(&hold.want.key))) {
                 Ok(node) => nodes
                     .entry(node.id)
                     .or_insert_with(|| (node, Vec::new()))
@@ -73,7 +74,7 @@ impl Cluster {
                     true
                 }
                 Some(Next::Again | Next::Later) => {
-                    match self.topology.serving(&self.stored(&hold.want.key)) {
+                    match self.topology.serving(slot(&self.stored(&hold.want.key))) {
                         Ok(serving) => node = serving,
                         Err(e) => return answer(Renewal::Unknown(e)),
                     }

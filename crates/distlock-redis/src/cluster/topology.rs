@@ -78,9 +78,8 @@ impl Topology {
         self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The node that serves the slot of a stored name.
-    pub(super) fn serving(&self, stored: &str) -> Result<Arc<Node>, DriverError> {
-        let slot = slot(stored);
+    /// The node that serves a slot.
+    pub(super) fn serving(&self, slot: u16) -> Result<Arc<Node>, DriverError> {
         if let Some(node) = self.map().master(slot) {
             return Ok(node.clone());
         }

@@ -270,7 +270,7 @@ impl Hub {
         let patience = self.links.patience();
         let track = async {
             match tracks {
-                true => link.track(&keys, patience).await,
+                true => link.track(&keys, false, patience).await,
                 false => Ok(()),
             }
         };

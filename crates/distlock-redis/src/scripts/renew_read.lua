@@ -1,16 +1,18 @@
 -- renew_read: renews shares of read/write locks that their owners still have.
 --
--- KEYS  for each share: lock, this reader's life
+-- KEYS  for each share: lock, this reader's life (see keys)
 -- ARGV  for each share: owner, ttl in ms
--- Gives 1 or 0 for each. A share whose life ended is lost, even if the lock goes on for other readers.
+-- Gives 1 or 0 for each, -1 for one to be asked for by itself. A share whose life ended is lost, even if the lock goes on
+-- for other readers.
 local out = {}
-for i = 1, #KEYS / 2 do
-  local lock, life = KEYS[2 * i - 1], KEYS[2 * i]
+for i = 1, #keys / 2 do
+  local lock, life = keys[2 * i - 1], keys[2 * i]
   local owner, ttl = ARGV[2 * i - 1], ARGV[2 * i]
   local mine = redis.pcall('HEXISTS', lock, owner)
   if type(mine) == 'table' then
-    if not string.find(mine['err'], 'WRONGTYPE', 1, true) then return mine end
-    mine = 0
+    local answer = failed(mine)
+    if not answer then return mine end
+    mine = answer
   end
   if mine == 1 then
     mine = redis.call('PEXPIRE', life, ttl)

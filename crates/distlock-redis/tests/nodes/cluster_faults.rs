@@ -11,7 +11,7 @@ use super::started::{MS, cluster, until};
 const KEY: &str = "order:42";
 const STORED: &str = "distlock:order:42";
 
-async fn client(servers: &RedisCluster, parameters: &[(&str, &str)], namespace: &str) -> Client {
+pub(crate) async fn client(servers: &RedisCluster, parameters: &[(&str, &str)], namespace: &str) -> Client {
     let nodes: Vec<String> = servers.nodes().iter().map(Redis::address).collect();
     let config = cluster(&nodes, parameters);
     let open = move |engine| async move { distlock_redis::open(engine, config).await };
@@ -19,7 +19,7 @@ async fn client(servers: &RedisCluster, parameters: &[(&str, &str)], namespace: 
     builder.build(open).await.unwrap()
 }
 
-async fn said(node: &Redis, words: &[&str]) -> Resp {
+pub(crate) async fn said(node: &Redis, words: &[&str]) -> Resp {
     let answer = node.command(words).await.unwrap();
     assert!(!matches!(answer, Resp::Error(_)), "{words:?} gave {answer:?}");
     answer

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod cluster_faults;
+mod cluster_holding;
 mod lost_grants;
 mod redlock;
 mod redlock_doctor;
