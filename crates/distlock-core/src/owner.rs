@@ -24,6 +24,20 @@ impl fmt::Display for OwnerId {
     }
 }
 
+/// Allocates once.
+impl From<OwnerId> for String {
+    fn from(owner: OwnerId) -> Self {
+        let mut digits = Uuid::encode_buffer();
+        let client = owner.client.as_hyphenated().encode_lower(&mut digits);
+        // A number has twenty digits at most.
+        let mut text = Self::with_capacity(client.len() + 21);
+        text.push_str(client);
+        // Into memory: it cannot fail.
+        let _ = fmt::Write::write_fmt(&mut text, format_args!(":{}", owner.n));
+        text
+    }
+}
+
 impl fmt::Debug for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -325,11 +325,6 @@ impl Claim for RedisClaim {
 /// Runs a call with the client's patience.
 impl Shared {
     pub(crate) async fn run(&self, link: &Link, (script, cmd): &Call) -> Result<Value, Fault> {
-        if self.config.sharded == Some(true)
-            && let Some((script, cmd)) = script.in_shards(cmd)
-        {
-            return link.run(script, &cmd, self.links.patience()).await;
-        }
         link.run(script, cmd, self.links.patience()).await
     }
 }

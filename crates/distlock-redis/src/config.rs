@@ -158,7 +158,7 @@ impl Config {
             false => record,
         };
         match &self.layout {
-            Layout::String { prefix, .. } => format!("{prefix}{record}"),
+            Layout::String { prefix, .. } => [prefix, record.as_str()].concat(),
             Layout::Redisson => record,
         }
     }

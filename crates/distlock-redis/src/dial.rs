@@ -21,6 +21,9 @@ use crate::config::{Config, Tls};
 use crate::fault::{Fault, Then, connecting, is_noscript};
 use crate::script::Script;
 
+/// Requests that may wait to be written. Few, so that many tasks do not fall into step: the server works on the first of
+/// their requests while we make the next ones, not after all of them.
+const AHEAD: usize = 16;
 /// How often an answer that is late is looked for once more.
 const LAST_LOOKS: usize = 4;
 
@@ -86,7 +89,7 @@ impl Dialer {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(1024)
+            .set_pipeline_buffer_size(AHEAD)
             .set_push_sender(move |info: PushInfo| {
                 if info.kind == PushKind::Disconnection {
                     ended.ended.store(true, Ordering::Release);

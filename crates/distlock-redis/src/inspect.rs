@@ -174,7 +174,8 @@ impl Inspect for RedisDriver {
     async fn break_lock(&self, key: &Key, how: &Break) -> Result<Vec<Holder>, DriverError> {
         let stored = self.0.stored_key(key);
         let names = Names(&stored);
-        let mut call = BREAK.call(8);
+        let script = BREAK.told(self.0.config.sharded == Some(true));
+        let mut call = script.call(8);
         look_keys(&mut call, names);
         call.arg(names.broken()).arg(names.line_seen()).arg(names.lives());
         call.arg(how.expect.map_or_else(String::new, |t| t.to_string()));
@@ -188,7 +189,7 @@ impl Inspect for RedisDriver {
         let link = self.0.links.get().await?;
         let answer = self
             .0
-            .run(&link, &(&BREAK, call))
+            .run(&link, &(script, call))
             .await
             .map_err(|fault| fault.error)?;
         if let Value::Array(words) = &answer

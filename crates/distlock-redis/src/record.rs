@@ -1,6 +1,7 @@
 //! The records of holders that are stored beside a lock, for people who look: a token (µs) or a time (ms), a space,
 //! and a JSON object.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use distlock_core::FencingToken;
@@ -14,7 +15,8 @@ const NOBODY: [&str; 2] = ["kept:", "broken:"];
 
 /// What follows the token or the time in a record.
 pub(crate) fn tail(want: &Want) -> String {
-    format!(" {}", About::of(want))
+    let about = About::of(want).to_string();
+    [" ", &about].concat()
 }
 
 /// A record, read back.
@@ -22,7 +24,7 @@ pub(crate) fn tail(want: &Want) -> String {
 pub(crate) struct Record {
     pub(crate) number: u64,
     pub(crate) owner: String,
-    about: About,
+    about: About<'static>,
 }
 
 impl Record {
@@ -32,7 +34,7 @@ impl Record {
         let mut about = About::from_json(about.as_bytes())?;
         Some(Self {
             number: number.parse().ok()?,
-            owner: about.owner.take().unwrap_or_default(),
+            owner: about.owner.take().map(Cow::into_owned).unwrap_or_default(),
             about,
         })
     }

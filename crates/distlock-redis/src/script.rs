@@ -48,12 +48,12 @@ pub(crate) static RENEW_RAISE: Script = script!("renew_raise");
 
 /// The script that publishes to the subscribers of its own slot; `None` if it does not publish. A message to a client
 /// (`publish`, in small letters) goes to all nodes all the same.
-fn sharded(source: &str) -> Option<Box<Script>> {
+fn in_shards(source: &str) -> Option<Box<Script>> {
     const COMMAND: &str = "('PUBLISH', ";
-    let in_shards = || source.replace(COMMAND, "('SPUBLISH', ");
+    let published = || source.replace(COMMAND, "('SPUBLISH', ");
     source
         .contains(COMMAND)
-        .then(|| Box::new(Script::of(Cow::Owned(in_shards()))))
+        .then(|| Box::new(Script::of(Cow::Owned(published()))))
 }
 
 impl Script {
@@ -70,13 +70,13 @@ impl Script {
             .get_or_init(|| redis::Script::new(&self.source).get_hash().to_owned())
     }
 
-    /// The same call with sharded publish/subscribe; `None` if that is the same.
-    pub(crate) fn in_shards(&'static self, call: &Cmd) -> Option<(&'static Self, Cmd)> {
-        let script = self.sharded.get_or_init(|| sharded(&self.source)).as_deref()?;
-        let mut cmd = Cmd::with_capacity(12, 512);
-        cmd.arg("EVALSHA").arg(script.digest());
-        copy(call, &mut cmd);
-        Some((script, cmd))
+    /// With sharded publish/subscribe, or with the usual one.
+    pub(crate) fn told(&'static self, sharded: bool) -> &'static Self {
+        if !sharded {
+            return self;
+        }
+        let other = self.sharded.get_or_init(|| in_shards(&self.source));
+        other.as_deref().unwrap_or(self)
     }
 
     /// The command that runs it by its digest; keys and arguments follow.
@@ -102,17 +102,12 @@ impl Script {
     pub(crate) fn in_full(&self, call: &Cmd) -> Cmd {
         let mut cmd = Cmd::new();
         cmd.arg("EVAL").arg(&*self.source);
-        copy(call, &mut cmd);
-        cmd
-    }
-}
-
-/// Adds the keys and arguments of a call.
-fn copy(call: &Cmd, to: &mut Cmd) {
-    for arg in call.args_iter().skip(2) {
-        if let redis::Arg::Simple(bytes) = arg {
-            to.arg(bytes);
+        for arg in call.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = arg {
+                cmd.arg(bytes);
+            }
         }
+        cmd
     }
 }
 
@@ -122,12 +117,11 @@ mod tests {
 
     #[test]
     fn what_is_published_in_a_shard_is_a_script_of_its_own() {
-        let call = MUTEX_RELEASE.call(2);
-        let (sharded, _) = MUTEX_RELEASE.in_shards(&call).unwrap();
+        let sharded = MUTEX_RELEASE.told(true);
         assert!(sharded.source.contains("'SPUBLISH'") && !sharded.source.contains("('PUBLISH'"));
-        assert_ne!(sharded.digest(), MUTEX_RELEASE.digest());
-        assert!(MUTEX_ACQUIRE.in_shards(&call).is_none());
-        let (breaks, _) = BREAK.in_shards(&call).unwrap();
+        assert_ne!(sharded.digest(), MUTEX_RELEASE.told(false).digest());
+        assert!(std::ptr::eq(MUTEX_ACQUIRE.told(true), &MUTEX_ACQUIRE));
+        let breaks = BREAK.told(true);
         assert!(breaks.source.contains("call('publish', 'distlock_client:'"));
     }
 }

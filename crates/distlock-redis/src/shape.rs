@@ -24,6 +24,8 @@ pub(crate) struct Shape {
     exact: bool,
     /// The server tells its age with each acquisition.
     aged: bool,
+    /// Releases are told to the subscribers of the slot.
+    sharded: bool,
     pub(crate) form: Form,
 }
 
@@ -50,7 +52,7 @@ pub(crate) type Call = (&'static Script, Cmd);
 impl Shape {
     pub(crate) fn new(namespace: &Namespace, config: &Config, want: &Want) -> Self {
         let (record, fenced) = (config.stored(namespace, &want.key), config.fenced);
-        let owner = want.owner.to_string();
+        let owner = String::from(want.owner);
         let fifo = want.order == Order::Fifo;
         let (key, stored, form) = match &config.layout {
             Layout::String { value, .. } => {
@@ -74,12 +76,18 @@ impl Shape {
             owner: want.owner,
             exact: namespace.is_exact(),
             aged: config.aged,
+            sharded: config.sharded == Some(true),
             form,
         }
     }
 
     fn names(&self) -> Names<'_> {
         Names(&self.key)
+    }
+
+    fn call(&self, script: &'static Script, keys: usize) -> Call {
+        let script = script.told(self.sharded);
+        (script, script.call(keys))
     }
 
     /// The script that takes the lock, or joins its line if it has one.
@@ -89,24 +97,24 @@ impl Shape {
         match self.form {
             Form::Mutex { fenced } => {
                 let fence = fence(fenced);
-                let mut cmd = script::MUTEX_ACQUIRE.call(3 + usize::from(fenced));
+                let (script, mut cmd) = self.call(&script::MUTEX_ACQUIRE, 3 + usize::from(fenced));
                 cmd.arg(&*self.key)
                     .arg(names.queue())
                     .arg(names.record())
                     .arg(fence);
                 cmd.arg(&*self.stored).arg(ttl).arg(about);
-                (&script::MUTEX_ACQUIRE, cmd)
+                (script, cmd)
             }
             Form::Fair { fenced } => {
                 let fence = fence(fenced);
-                let mut cmd = script::FAIR_ACQUIRE.call(5 + usize::from(fenced));
+                let (script, mut cmd) = self.call(&script::FAIR_ACQUIRE, 5 + usize::from(fenced));
                 self.queue_keys(&mut cmd);
                 cmd.arg(names.record()).arg(fence);
                 cmd.arg(&*self.stored).arg(ttl).arg(about).arg(u8::from(join));
-                (&script::FAIR_ACQUIRE, cmd)
+                (script, cmd)
             }
             Form::Read { fifo } => {
-                let mut cmd = script::READ_ACQUIRE.call(5);
+                let (script, mut cmd) = self.call(&script::READ_ACQUIRE, 5);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
@@ -116,38 +124,38 @@ impl Shape {
                     .arg(about)
                     .arg(manner(fifo, join))
                     .arg(names.rw_channel());
-                (&script::READ_ACQUIRE, cmd)
+                (script, cmd)
             }
             Form::Write { fifo } => {
-                let mut cmd = script::WRITE_ACQUIRE.call(4);
+                let (script, mut cmd) = self.call(&script::WRITE_ACQUIRE, 4);
                 cmd.arg(&*self.key)
                     .arg(names.record())
                     .arg(names.line())
                     .arg(names.line_seen());
                 cmd.arg(&*self.stored).arg(ttl).arg(about).arg(manner(fifo, join));
-                (&script::WRITE_ACQUIRE, cmd)
+                (script, cmd)
             }
             Form::Slot { of, fifo } => {
-                let mut cmd = script::SLOT_ACQUIRE.call(5);
+                let (script, mut cmd) = self.call(&script::SLOT_ACQUIRE, 5);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
                 cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..]).arg(ttl).arg(about).arg(of);
                 cmd.arg(names.slot_channel())
                     .arg(&*self.stored)
                     .arg(manner(fifo, join));
-                (&script::SLOT_ACQUIRE, cmd)
+                (script, cmd)
             }
             Form::String => {
                 let (script, stamp) = match self.aged {
                     true => (&script::STRING_ACQUIRE_AGED, Some(STAMP)),
                     false => (&script::STRING_ACQUIRE, None),
                 };
-                let mut cmd = script.call(2 + usize::from(self.aged));
+                let (script, mut cmd) = self.call(script, 2 + usize::from(self.aged));
                 cmd.arg(&*self.key).arg(names.record()).arg(stamp);
                 cmd.arg(&*self.stored)
                     .arg(ttl)
                     .arg(about)
-                    .arg(self.owner.to_string());
+                    .arg(String::from(self.owner));
                 (script, cmd)
             }
         }
@@ -158,19 +166,19 @@ impl Shape {
         let (names, keep) = (self.names(), keep.map_or(0, millis));
         match self.form {
             Form::Mutex { .. } => {
-                let mut cmd = script::MUTEX_RELEASE.call(2);
+                let (script, mut cmd) = self.call(&script::MUTEX_RELEASE, 2);
                 cmd.arg(&*self.key).arg(names.queue());
                 cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
-                (&script::MUTEX_RELEASE, cmd)
+                (script, cmd)
             }
             Form::Fair { .. } => {
-                let mut cmd = script::FAIR_RELEASE.call(4);
+                let (script, mut cmd) = self.call(&script::FAIR_RELEASE, 4);
                 self.queue_keys(&mut cmd);
                 cmd.arg(&*self.stored).arg(names.mutex_channel()).arg(keep);
-                (&script::FAIR_RELEASE, cmd)
+                (script, cmd)
             }
             Form::Read { .. } => {
-                let mut cmd = script::READ_RELEASE.call(5);
+                let (script, mut cmd) = self.call(&script::READ_RELEASE, 5);
                 cmd.arg(&*self.key)
                     .arg(names.life(&self.stored))
                     .arg(names.people());
@@ -179,16 +187,16 @@ impl Shape {
                     .arg(names.rw_channel())
                     .arg(keep)
                     .arg(names.lives());
-                (&script::READ_RELEASE, cmd)
+                (script, cmd)
             }
             Form::Write { .. } => {
-                let mut cmd = script::WRITE_RELEASE.call(3);
+                let (script, mut cmd) = self.call(&script::WRITE_RELEASE, 3);
                 cmd.arg(&*self.key).arg(names.line()).arg(names.line_seen());
                 cmd.arg(&*self.stored).arg(names.rw_channel()).arg(keep);
-                (&script::WRITE_RELEASE, cmd)
+                (script, cmd)
             }
             Form::Slot { .. } => {
-                let mut cmd = script::SLOT_RELEASE.call(5);
+                let (script, mut cmd) = self.call(&script::SLOT_RELEASE, 5);
                 cmd.arg(&*self.key).arg(names.leases()).arg(names.people());
                 cmd.arg(names.line()).arg(names.line_seen());
                 cmd.arg(&permit(self.owner)[..])
@@ -196,25 +204,25 @@ impl Shape {
                     .arg(keep)
                     .arg(&*self.stored)
                     .arg(u8::from(self.exact));
-                (&script::SLOT_RELEASE, cmd)
+                (script, cmd)
             }
             Form::String => {
-                let mut cmd = script::STRING_RELEASE.call(1);
+                let (script, mut cmd) = self.call(&script::STRING_RELEASE, 1);
                 cmd.arg(&*self.key)
                     .arg(&*self.stored)
                     .arg(names.string_channel())
                     .arg(keep);
-                (&script::STRING_RELEASE, cmd)
+                (script, cmd)
             }
         }
     }
 
     /// The script that moves a line on whose head died while the lock is free.
     pub(crate) fn prune(&self) -> Call {
-        let mut cmd = script::QUEUE_PRUNE.call(4);
+        let (script, mut cmd) = self.call(&script::QUEUE_PRUNE, 4);
         self.queue_keys(&mut cmd);
         cmd.arg(self.names().mutex_channel());
-        (&script::QUEUE_PRUNE, cmd)
+        (script, cmd)
     }
 
     /// Adds this hold's keys and, apart, its arguments to a renewal that raises the stored token.

@@ -25,13 +25,13 @@ pub(crate) fn broken(reason: Option<&str>) -> String {
 }
 
 /// Read back; what a human edited beyond recognition is simply not known.
-fn read(stored: &str) -> About {
+fn read(stored: &str) -> About<'static> {
     About::from_json(stored.as_bytes()).unwrap_or_default()
 }
 
 /// Why the present holder, or the record of a broken lock, is there.
 pub(crate) fn why(state: &State) -> Option<String> {
-    read(&state.about).reason
+    read(&state.about).reason.map(Into::into)
 }
 
 /// Who holds.

@@ -1,5 +1,6 @@
 //! What a contender's node says about it, for people who look.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use distlock_core::FencingToken;
@@ -14,7 +15,10 @@ const SHOWN: usize = 128;
 /// the host.
 pub(crate) fn read(client: Uuid, name: &str, mode: Mode, data: &[u8], stat: &Stat) -> Holder {
     let mut about = About::from_json(data).unwrap_or_default();
-    let owner = about.owner.take().unwrap_or_else(|| name.to_owned());
+    let owner = about
+        .owner
+        .take()
+        .map_or_else(|| name.to_owned(), Cow::into_owned);
     let mut holder = about.holder(owner, mode, client);
     holder.host = holder.host.or_else(|| foreign(data));
     holder.since = u64::try_from(stat.ctime)
@@ -29,7 +33,7 @@ pub(crate) fn read(client: Uuid, name: &str, mode: Mode, data: &[u8], stat: &Sta
 /// The data of the node that keeps a broken lock taken for its grace.
 pub(crate) fn grace(reason: Option<&str>) -> String {
     let mut about = About::here();
-    about.reason = Some(reason.map_or_else(|| "broken".to_owned(), |why| format!("broken: {why}")));
+    about.reason = Some(reason.map_or("broken".into(), |why| format!("broken: {why}").into()));
     about.to_string()
 }
 

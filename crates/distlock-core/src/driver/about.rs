@@ -1,5 +1,6 @@
 //! What an engine stores beside a lock about a contender.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -20,28 +21,28 @@ use crate::owner::OwnerId;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct About {
+pub struct About<'a> {
     /// The owner, for engines whose places do not name it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
+    pub owner: Option<Cow<'a, str>>,
     /// The label of its client.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
+    pub label: Option<Cow<'a, str>>,
     /// Its reason.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<Cow<'a, str>>,
     /// The number of permits of its semaphore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
     /// Its host's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
+    pub host: Option<Cow<'a, str>>,
     /// Its process id, in its own PID namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
 }
 
-impl About {
+impl<'a> About<'a> {
     /// This process.
     pub fn here() -> Self {
         Self {
@@ -52,9 +53,9 @@ impl About {
     }
 
     /// This process, wanting this.
-    pub fn of(want: &Want) -> Self {
+    pub fn of(want: &'a Want) -> Self {
         Self {
-            owner: Some(want.owner.to_string()),
+            owner: Some(String::from(want.owner).into()),
             label: want.label.as_deref().map(Into::into),
             reason: want.reason.as_deref().map(Into::into),
             permits: match want.mode {
@@ -65,13 +66,32 @@ impl About {
         }
     }
 
+    /// The contender that is stored as `owner`, as the client `client` sees it.
+    pub fn holder(self, owner: impl Into<String>, mode: Mode, client: Uuid) -> Holder {
+        let mut holder = Holder::new(owner, mode);
+        holder.label = self.label.map(Cow::into_owned);
+        holder.reason = self.reason.map(Cow::into_owned);
+        holder.host = self.host.map(Cow::into_owned);
+        holder.pid = self.pid;
+        holder.here = holder
+            .owner
+            .parse::<OwnerId>()
+            .is_ok_and(|owner| owner.client == client);
+        holder
+    }
+}
+
+impl About<'static> {
     /// Reads what `to_string` wrote. `None` if it is not a JSON object; a field of another type than ours is left
     /// out, for others may have written it.
     pub fn from_json(stored: &[u8]) -> Option<Self> {
         let Value::Object(fields) = serde_json::from_slice(stored).ok()? else {
             return None;
         };
-        let text = |name| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name| {
+            let text = fields.get(name).and_then(Value::as_str);
+            text.map(|text| text.to_owned().into())
+        };
         let number = |name| {
             fields
                 .get(name)
@@ -87,24 +107,10 @@ impl About {
             pid: number("pid"),
         })
     }
-
-    /// The contender that is stored as `owner`, as the client `client` sees it.
-    pub fn holder(self, owner: impl Into<String>, mode: Mode, client: Uuid) -> Holder {
-        let mut holder = Holder::new(owner, mode);
-        holder.label = self.label;
-        holder.reason = self.reason;
-        holder.host = self.host;
-        holder.pid = self.pid;
-        holder.here = holder
-            .owner
-            .parse::<OwnerId>()
-            .is_ok_and(|owner| owner.client == client);
-        holder
-    }
 }
 
 /// The JSON object that is stored; what is not known is left out.
-impl fmt::Display for About {
+impl fmt::Display for About<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }

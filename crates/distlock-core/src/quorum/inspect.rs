@@ -13,10 +13,15 @@ use crate::driver::{
 };
 use crate::key::Key;
 
-/// How long a node may take to answer somebody who looks.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a node may take to answer somebody who looks: so many times its usual limit, and at most so long.
+const PATIENCE: (u32, Duration) = (20, Duration::from_secs(5));
 
 impl Shared {
+    fn patience(&self) -> Duration {
+        let (times, most) = PATIENCE;
+        (self.rules.node_timeout * times).min(most)
+    }
+
     /// Asks all nodes; what each of them said, if they are a majority.
     async fn all<'a, T>(
         &'a self,
@@ -28,7 +33,7 @@ impl Shared {
                     "the node cannot be looked into".into(),
                 )));
             };
-            let said = self.clock().timeout(PATIENCE, ask(eyes)).await;
+            let said = self.clock().timeout(self.patience(), ask(eyes)).await;
             said.unwrap_or_else(|| {
                 Err(DriverError::unavailable(
                     crate::driver::Reached::Maybe,
@@ -193,7 +198,7 @@ impl Inspect for Shared {
     async fn doctor(&self) -> Result<Vec<Finding>, DriverError> {
         let one = async |node: &super::Node| {
             let examined = match node.driver.inspect() {
-                Some(eyes) => self.clock().timeout(PATIENCE, eyes.doctor()).await,
+                Some(eyes) => self.clock().timeout(self.patience(), eyes.doctor()).await,
                 None => Some(Ok(Vec::new())),
             };
             let trouble = |what: String| {
