@@ -94,15 +94,16 @@ class ZooKeeper(Started):
         return sum(f"/{key}/" in line for line in self.word("dump").splitlines())
 
 
-def share_a_line(run, name, start, kinds):
-    """The rows of one client. `start` gives a new process of it, with sessions as short as its argument says."""
-    sessions = {"zk": lambda seconds: f"session_timeout={seconds}s", "etcd": lambda seconds: ""}[run.server.scheme]
+def share_a_line(run, name, start, kinds, nodes=1, query=""):
+    """The rows of one client. `start` gives a new process of it, with sessions as short as its argument says; a waiter of ours
+    has so many `nodes` in line."""
+    sessions = {"zk": lambda seconds: f"session_timeout={seconds}s{query}", "etcd": lambda seconds: query}[run.server.scheme]
     ours, theirs = run.ours(sessions(30)), start(30)
     exclusive = [kind for kind in kinds if kind is not READ]
     run.both(name, ours, theirs, "refused, waits, hand-off", cases.hands_over, AT_ONCE, kinds=exclusive)
     for a, b in ((ours, theirs), (theirs, ours)):
         who = f"{a.name} and {b.name}"
-        run.row(name, f"mutex: {who} in one line", cases.keeps_the_order, run.server, a, b, run.key("line"))
+        run.row(name, f"mutex: {who} in one line", cases.keeps_the_order, run.server, a, b, run.key("line"), nodes)
         run.row(name, f"mutex: {who}: who gives up is out of the way", cases.leaves_the_queue, run.server, a, b, run.key("gave-up"))
         if READ in kinds:
             run.row(name, f"read/write: {who} share", cases.shares_reads, a, b, run.key("rw"))
@@ -115,8 +116,11 @@ def share_a_line(run, name, start, kinds):
 
 
 def kazoo(run, name, python):
-    command = lambda seconds: [python, os.path.join(HERE, "python", "kazoo_lock.py"), run.server.address, str(seconds)]
-    share_a_line(run, name, lambda seconds: run.start(name, command(seconds)), [MUTEX])
+    """Under Curator's names; and as it is, with our bridge."""
+    command = lambda seconds, names: [python, os.path.join(HERE, "python", "kazoo_lock.py"), run.server.address, str(seconds), names]
+    share_a_line(run, name, lambda seconds: run.start(name, command(seconds, "curator")), [MUTEX])
+    start = lambda seconds: run.start(name, command(seconds, "kazoo"))
+    share_a_line(run, f"{name}, as it is", start, [MUTEX], nodes=2, query="&bridge=kazoo")
 
 
 def curator(run, name, classpath):

@@ -1,5 +1,6 @@
 """A kazoo client that is driven over pipes, in the words of distlock-worker: JSON requests on standard input, answers on
-standard output, in whatever order they get done. Arguments: the server, the session timeout in seconds."""
+standard output, in whatever order they get done. Arguments: the server, the session timeout in seconds, and whose names
+its nodes have: curator's or kazoo's."""
 
 import itertools
 import json
@@ -18,6 +19,7 @@ class CuratorNamed(Lock):
     _EXCLUDE_NAMES = ["-lock-"]
 
 
+LOCKS = {"curator": CuratorNamed, "kazoo": Lock}
 client = KazooClient(hosts=sys.argv[1], timeout=float(sys.argv[2]))
 client.start()
 output = threading.Lock()
@@ -26,7 +28,7 @@ numbers = itertools.count(1)
 
 
 def acquire(ask):
-    lock = CuratorNamed(client, "/" + ask["key"])
+    lock = LOCKS[sys.argv[3]](client, "/" + ask["key"])
     wait = ask["wait_ms"]
     try:
         got = lock.acquire(blocking=False) if wait == 0 else lock.acquire(timeout=None if wait is None else wait / 1000)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use distlock_core::clock::Moment;
 use distlock_core::driver::{DriverError, Reached, Refusal};
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{Client, Error, MultiWriteError};
 
 use crate::session::Session;
 
@@ -73,5 +73,12 @@ pub(crate) fn fault(e: Error) -> DriverError {
         Error::SessionExpired | Error::ClientClosed => DriverError::unavailable(Reached::No, e),
         _ if is_answer(&e) => DriverError::unavailable(Reached::No, e),
         _ => DriverError::unavailable(Reached::Maybe, e),
+    }
+}
+
+/// Why none of several writes was applied.
+pub(crate) fn flat(e: MultiWriteError) -> Error {
+    match e {
+        MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. } => source,
     }
 }

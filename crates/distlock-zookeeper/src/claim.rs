@@ -9,6 +9,7 @@ use distlock_core::driver::{
     About, Claim, DriverError, Grant, Line, Mode, Reached, Released, Standing, Want,
 };
 
+use crate::config::Bridge;
 use crate::driver::Shared;
 use crate::kinds::{LEASES, LOCKS};
 use crate::node::Label;
@@ -40,11 +41,13 @@ impl ZooKeeperClaim {
     pub(crate) fn new(shared: Arc<Shared>, want: Arc<Want>, path: String) -> Self {
         let acl = shared.config.acl;
         let data = About::of(&want).to_string().into_bytes();
-        let line = |label| Recipe::Line(Taking::new(Seat::new(path.clone(), label, data.clone(), acl)));
+        let seat = |label| Seat::new(path.clone(), label, data.clone(), acl);
+        let line = |seat| Recipe::Line(Taking::new(seat));
         let recipe = match want.mode {
-            Mode::Mutex => line(Label::Lock),
-            Mode::Write => line(Label::Write),
-            Mode::Read => line(Label::Read),
+            Mode::Mutex if shared.config.bridge == Bridge::Kazoo => line(seat(Label::Lock).with_kazoo()),
+            Mode::Mutex => line(seat(Label::Lock)),
+            Mode::Write => line(seat(Label::Write)),
+            Mode::Read => line(seat(Label::Read)),
             Mode::Slot { of } => {
                 let turn = Seat::new(format!("{path}/{LOCKS}"), Label::Lock, data.clone(), acl);
                 let lease = Seat::new(format!("{path}/{LEASES}"), Label::Lease, data.clone(), acl);
@@ -110,7 +113,8 @@ impl Claim for ZooKeeperClaim {
         } else {
             self.path.clone()
         };
-        let held = Held::new(at.session, format!("{dir}/{}", at.name));
+        let paths = at.names().map(|name| format!("{dir}/{name}")).collect();
+        let held = Held::new(at.session, paths);
         self.shared.hold(&self.want, held);
         let token = self.want.mode.is_exclusive().then(|| FencingToken::new(at.czxid));
         Ok(Standing::Held(Grant {

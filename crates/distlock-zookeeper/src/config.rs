@@ -22,6 +22,8 @@ pub struct Config {
     pub scheme: Scheme,
     /// Who may read and write the nodes that we create.
     pub acl: Acl,
+    /// Whether locks are shared with clients that use other names than Curator's.
+    pub bridge: Bridge,
     /// The session timeout to ask for. The servers have the last word (by default 2 to 20 of their ticks).
     pub session_timeout: Duration,
     /// How long the first connection may take.
@@ -52,9 +54,27 @@ pub enum Acl {
     Creator,
 }
 
+/// Which other names for the nodes of a mutex count as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bridge {
+    /// Curator's names alone.
+    #[default]
+    None,
+    /// kazoo's `Lock` as well: a mutex is held by a node in either line, so it excludes Curator and kazoo (but these two do
+    /// not exclude each other). Another round trip and node for each lock; no other kinds of locks.
+    Kazoo,
+}
+
 /// The names that [`Config::set`] knows.
 pub fn parameters() -> &'static [&'static str] {
-    &["session_timeout", "connect_timeout", "timeout", "acl", "auth"]
+    &[
+        "session_timeout",
+        "connect_timeout",
+        "timeout",
+        "acl",
+        "auth",
+        "bridge",
+    ]
 }
 
 impl Config {
@@ -70,6 +90,7 @@ impl Config {
             auth: None,
             scheme: Scheme::default(),
             acl: Acl::default(),
+            bridge: Bridge::default(),
             session_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
@@ -97,6 +118,13 @@ impl Config {
                     "open" => Acl::Open,
                     "creator" => Acl::Creator,
                     _ => return Err(invalid(format!("acl={value}: write open or creator"))),
+                }
+            }
+            "bridge" => {
+                self.bridge = match value {
+                    "none" => Bridge::None,
+                    "kazoo" => Bridge::Kazoo,
+                    _ => return Err(invalid(format!("bridge={value}: write none or kazoo"))),
                 }
             }
             "auth" => {

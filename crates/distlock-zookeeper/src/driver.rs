@@ -15,7 +15,7 @@ use uuid::Uuid;
 use zookeeper_client::Error;
 
 use crate::claim::ZooKeeperClaim;
-use crate::config::Config;
+use crate::config::{Bridge, Config};
 use crate::multi::CLIENTS;
 use crate::path::Paths;
 use crate::registry::{Held, Registry};
@@ -160,8 +160,9 @@ impl Driver for ZooKeeperDriver {
     fn promises(&self) -> Promises {
         let mut promises = Promises::new("zookeeper");
         promises.order = Orders::AlwaysFifo;
-        promises.shared = true;
-        promises.slots = true;
+        // Others' kinds of locks are not known in kazoo's line.
+        promises.shared = self.0.config.bridge == Bridge::None;
+        promises.slots = promises.shared;
         promises.token = TokenPromise::Durable;
         promises.ttl = FLOOR.min(self.0.ceiling)..=self.0.ceiling;
         promises.wakes = Wakes::Notified;
@@ -192,6 +193,10 @@ impl Driver for ZooKeeperDriver {
             return Err(DriverError::refused(Refusal::InvalidConfig(
                 "a semaphore has at least one permit".into(),
             )));
+        }
+        if self.0.config.bridge != Bridge::None && want.mode != Mode::Mutex {
+            let why = "bridge=kazoo has mutexes only: kazoo's other locks are made otherwise";
+            return Err(DriverError::refused(Refusal::Unsupported(why.into())));
         }
         let path = self.0.paths.of(&want.key)?;
         Ok(Box::new(ZooKeeperClaim::new(self.0.clone(), want, path)))

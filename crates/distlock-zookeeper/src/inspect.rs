@@ -9,14 +9,15 @@ use distlock_core::driver::{Break, DriverError, Finding, Holder, Inspect, LockIn
 use distlock_core::line::{Turn, turn};
 use futures_util::future::join_all;
 use uuid::Uuid;
-use zookeeper_client::{Client, Error, MultiWriteError};
+use zookeeper_client::{Client, Error};
 
-use crate::call::fault;
+use crate::call::{fault, flat};
+use crate::config::Bridge;
 use crate::contender::{self, permits};
 use crate::doctor;
 use crate::driver::{Shared, ZooKeeperDriver};
 use crate::kinds::{LEASES, LOCKS, children, data};
-use crate::node::{Label, Node, line, prefix};
+use crate::node::{Label, Node, kazoo_line, line, prefix};
 use crate::path::decode;
 use crate::seat::ephemeral;
 use crate::session::{Session, connector};
@@ -29,6 +30,17 @@ struct Seen {
     info: LockInfo,
     /// The paths of the holders' nodes, and of what each is.
     holders: Vec<(String, Node)>,
+}
+
+impl Seen {
+    fn put(&mut self, path: &str, node: Node, person: Holder, holds: bool) {
+        if holds {
+            self.holders.push((format!("{path}/{}", node.name), node));
+            self.info.holders.push(person);
+        } else {
+            self.info.waiters.push(person);
+        }
+    }
 }
 
 impl Shared {
@@ -51,18 +63,49 @@ impl Shared {
             for (at, (node, person)) in contenders.into_iter().zip(people).enumerate() {
                 let Some((person, _)) = person else { continue };
                 seen.info.kind.get_or_insert(node.label.mode().kind());
-                if turn(&modes, at) == Turn::Mine {
-                    seen.holders.push((format!("{path}/{}", node.name), node));
-                    seen.info.holders.push(person);
-                } else {
-                    seen.info.waiters.push(person);
-                }
+                seen.put(&path, node, person, turn(&modes, at) == Turn::Mine);
             }
         } else if kids.iter().any(|name| name == LEASES || name == LOCKS) {
             self.see_semaphore(session, &path, &mut seen).await?;
         }
+        if self.config.bridge == Bridge::Kazoo {
+            self.see_kazoo(session, &path, &kids, &mut seen).await?;
+        }
         seen.info.token = seen.info.holders.iter().filter_map(|holder| holder.token).max();
         Ok(seen)
+    }
+
+    /// Who is in kazoo's line. Of ours the first in Curator's line is there as well, and holds if it is first here.
+    async fn see_kazoo(
+        &self,
+        session: &Arc<Session>,
+        path: &str,
+        kids: &[String],
+        seen: &mut Seen,
+    ) -> Result<(), DriverError> {
+        let line = kazoo_line(kids);
+        let mutex = |_: &[u8], _: &Node| Mode::Mutex;
+        let people = self.people(session, path, &line, mutex).await?;
+        for (at, (node, person)) in line.into_iter().zip(people).enumerate() {
+            let Some((person, _)) = person else { continue };
+            seen.info.kind.get_or_insert(Mode::Mutex.kind());
+            let same = |holder: &Holder| holder.owner == person.owner;
+            if seen.info.waiters.iter().any(same) {
+                continue;
+            }
+            match seen.info.holders.iter().position(same) {
+                Some(_) if at == 0 => seen.holders.push((format!("{path}/{}", node.name), node)),
+                Some(waits) => {
+                    seen.holders.remove(waits);
+                    let person = seen.info.holders.remove(waits);
+                    seen.info.waiters.push(person);
+                }
+                None => seen.put(path, node, person, at == 0),
+            }
+        }
+        // As their nodes were made.
+        seen.info.waiters.sort_by_key(|waiter| waiter.token);
+        Ok(())
     }
 
     async fn see_semaphore(
@@ -161,7 +204,7 @@ impl Shared {
         let mut kept = Vec::new();
         for (at, (path, node)) in seen.holders.iter().enumerate() {
             writer.add_delete(path, None).map_err(fault)?;
-            if grace.is_some() && (at == 0 || node.label == Label::Lease) {
+            if grace.is_some() && (at == 0 || matches!(node.label, Label::Lease | Label::Kazoo)) {
                 let path = blocker(path, node);
                 let about = contender::grace(how.reason.as_deref());
                 writer
@@ -233,12 +276,6 @@ impl Shared {
 /// The commit that starts the grace takes a little time of it.
 fn limit_of(grace: Duration) -> Duration {
     (grace / 10).min(Duration::from_secs(1))
-}
-
-fn flat(e: MultiWriteError) -> Error {
-    match e {
-        MultiWriteError::RequestFailed { source } | MultiWriteError::OperationFailed { source, .. } => source,
-    }
 }
 
 #[async_trait]

@@ -49,7 +49,7 @@ pub(crate) fn mismatch_named(have: String, want: &Want) -> DriverError {
 /// What these contenders use the key as, if it is something else than `want` does.
 pub(crate) fn other_line(contenders: &[Node], want: &Want) -> Option<Kind> {
     let kinds = contenders.iter().filter_map(|node| match node.label {
-        Label::Lock => Some(Kind::Mutex),
+        Label::Lock | Label::Kazoo => Some(Kind::Mutex),
         Label::Read | Label::Write => Some(Kind::ReadWrite),
         Label::Lease => None,
     });

@@ -34,7 +34,7 @@ mod watches;
 mod witness;
 mod writes;
 
-pub use crate::config::{Acl, Config, Scheme, parameters};
+pub use crate::config::{Acl, Bridge, Config, Scheme, parameters};
 pub use crate::driver::open;
 pub use crate::gate::ZooKeeperGate;
 pub use crate::multi::{GuardMulti, Multi, MultiError};

@@ -107,9 +107,9 @@ impl Multi {
     }
 
     /// The lock's node, to check in a multi of one's own, made with any ZooKeeper client: the lock is held while it
-    /// exists.
-    pub fn path(&self) -> &str {
-        &self.held.path
+    /// exists. With [`Bridge::Kazoo`](crate::Bridge) there are two, and both must exist.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.held.nodes.iter().map(|node| &*node.path)
     }
 
     /// Makes a persistent node that everybody may use.
@@ -144,9 +144,10 @@ impl Multi {
         }
         let call = session.call().map_err(told)?;
         let mut multi = call.client.new_multi_writer();
-        multi
-            .add_check_version(&self.held.path, ANY)
-            .map_err(|e| told(fault(e)))?;
+        for path in self.paths() {
+            multi.add_check_version(path, ANY).map_err(|e| told(fault(e)))?;
+        }
+        let checks = self.held.nodes.len();
         self.writes
             .add_to(&mut multi, &self.chroot)
             .map_err(|(index, e)| MultiError::Refused {
@@ -159,10 +160,10 @@ impl Multi {
                 session.alive(sent);
                 Ok(())
             }
-            Some(Err(MultiWriteError::OperationFailed { index: 0, .. })) => Err(passed_on()),
+            Some(Err(MultiWriteError::OperationFailed { index, .. })) if index < checks => Err(passed_on()),
             Some(Err(MultiWriteError::OperationFailed { index, source })) if is_answer(&source) => {
                 Err(MultiError::Refused {
-                    index: index - 1,
+                    index: index - checks,
                     why: source.to_string(),
                 })
             }

@@ -1,4 +1,4 @@
-//! The names of contenders' nodes, as Curator writes them: `_c_<uuid>-<label><sequence>`.
+//! The names of contenders' nodes, as Curator writes them: `_c_<uuid>-<label><sequence>`; and as kazoo does.
 
 use distlock_core::driver::Mode;
 use uuid::Uuid;
@@ -16,7 +16,12 @@ pub(crate) enum Label {
     Write,
     Read,
     Lease,
+    /// kazoo's lock, `<uuid without dashes>__lock__<sequence>`: a line of its own, which Curator does not see.
+    Kazoo,
 }
+
+/// What is in Curator's lines.
+const CURATOR: [Label; 4] = [Label::Lock, Label::Write, Label::Read, Label::Lease];
 
 impl Label {
     pub(crate) fn text(self) -> &'static str {
@@ -25,12 +30,13 @@ impl Label {
             Self::Write => "__WRIT__",
             Self::Read => "__READ__",
             Self::Lease => "lease-",
+            Self::Kazoo => "__lock__",
         }
     }
 
     pub(crate) fn mode(self) -> Mode {
         match self {
-            Self::Lock => Mode::Mutex,
+            Self::Lock | Self::Kazoo => Mode::Mutex,
             Self::Write => Mode::Write,
             Self::Read => Mode::Read,
             Self::Lease => Mode::Slot { of: u32::MAX },
@@ -47,10 +53,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// `None` for children that are no contenders: sub-paths, and what other programs put there.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        const LABELS: [Label; 4] = [Label::Lock, Label::Write, Label::Read, Label::Lease];
-        LABELS.iter().find_map(|&label| {
+    /// One with one of these labels. `None` for children that are no contenders: sub-paths, and what other programs put
+    /// there.
+    fn parse(name: &str, labels: &[Label]) -> Option<Self> {
+        labels.iter().find_map(|&label| {
             let (_, sequence) = name.rsplit_once(label.text())?;
             let digits = sequence.strip_prefix('-').unwrap_or(sequence);
             let written = digits.len() >= 9 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -64,16 +70,29 @@ impl Node {
     }
 }
 
-/// The contenders among these children, in line order.
+/// The contenders of Curator's line among these children, in line order.
 pub(crate) fn line(children: &[String]) -> Vec<Node> {
-    let mut line: Vec<Node> = children.iter().filter_map(|name| Node::parse(name)).collect();
+    line_of(&CURATOR, children)
+}
+
+/// The contenders of kazoo's line, in line order.
+pub(crate) fn kazoo_line(children: &[String]) -> Vec<Node> {
+    line_of(&[Label::Kazoo], children)
+}
+
+fn line_of(labels: &[Label], children: &[String]) -> Vec<Node> {
+    let nodes = children.iter().filter_map(|name| Node::parse(name, labels));
+    let mut line: Vec<Node> = nodes.collect();
     line.sort_by(|a, b| (a.sequence, &a.name).cmp(&(b.sequence, &b.name)));
     line
 }
 
 /// What a contender's node's name begins with, whatever sequence it gets.
 pub(crate) fn prefix(id: Uuid, label: Label) -> String {
-    format!("_c_{id}-{}", label.text())
+    match label {
+        Label::Kazoo => format!("{}{}", id.simple(), label.text()),
+        label => format!("_c_{id}-{}", label.text()),
+    }
 }
 
 #[cfg(test)]
@@ -83,19 +102,25 @@ mod tests {
     #[test]
     fn names_read_back_and_strangers_are_no_contenders() {
         let id = Uuid::from_u128(7);
-        for label in [Label::Lock, Label::Write, Label::Read, Label::Lease] {
+        for label in CURATOR.into_iter().chain([Label::Kazoo]) {
             let name = format!("{}{:010}", prefix(id, label), 42);
-            assert_eq!(
-                Node::parse(&name),
-                Some(Node {
-                    name: name.clone(),
-                    label,
-                    sequence: 42
-                })
-            );
+            let lines = [
+                line(std::slice::from_ref(&name)),
+                kazoo_line(std::slice::from_ref(&name)),
+            ];
+            let node = vec![Node {
+                name,
+                label,
+                sequence: 42,
+            }];
+            let expected = match label {
+                Label::Kazoo => [vec![], node],
+                _ => [node, vec![]],
+            };
+            assert_eq!(lines, expected);
         }
-        let kazoo = Node::parse("0123456789abcdef0123456789abcdef-lock-0000000007").unwrap();
-        assert_eq!(kazoo.sequence, 7);
+        let kazoo = ["0123456789abcdef0123456789abcdef-lock-0000000007".to_owned()];
+        assert_eq!(line(&kazoo)[0].sequence, 7);
         for stranger in [
             "locks",
             "leases",
@@ -103,8 +128,11 @@ mod tests {
             "x-lock-12",
             "lock-",
             "é-lock-000000000é",
+            "0123456789abcdef0123456789abcdef__rlock__0000000007",
         ] {
-            assert_eq!(Node::parse(stranger), None, "{stranger}");
+            let children = [stranger.to_owned()];
+            assert_eq!(line(&children), [], "{stranger}");
+            assert_eq!(kazoo_line(&children), [], "{stranger}");
         }
     }
 

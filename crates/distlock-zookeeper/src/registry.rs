@@ -6,31 +6,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use distlock_core::OwnerId;
 use distlock_core::bell::Bell;
+use futures_util::FutureExt;
+use futures_util::future::select_all;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use zookeeper_client::EventType;
 
 use crate::session::Session;
 
-/// The node of a hold.
+/// A hold: its node, or its nodes in several lines. It lasts as long as all of them.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) session: Arc<Session>,
-    pub(crate) path: String,
+    pub(crate) nodes: Vec<HeldNode>,
     gone: AtomicBool,
     watched: AtomicBool,
+}
+
+/// One node of a hold.
+#[derive(Debug)]
+pub(crate) struct HeldNode {
+    pub(crate) path: String,
     /// The number of the connection on which the node was last seen and is watched; 0 before that.
     verified: AtomicU64,
 }
 
 impl Held {
-    pub(crate) fn new(session: Arc<Session>, path: String) -> Arc<Self> {
+    pub(crate) fn new(session: Arc<Session>, paths: Vec<String>) -> Arc<Self> {
+        let node = |path| HeldNode {
+            path,
+            verified: AtomicU64::new(0),
+        };
         Arc::new(Self {
             session,
-            path,
+            nodes: paths.into_iter().map(node).collect(),
             gone: AtomicBool::new(false),
             watched: AtomicBool::new(false),
-            verified: AtomicU64::new(0),
         })
     }
 
@@ -38,20 +49,24 @@ impl Held {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// The node does not exist, or not in this session.
+    /// A node does not exist, or not in this session.
     pub(crate) fn is_lost(&self) {
         self.gone.store(true, Ordering::Release);
     }
 
-    /// Whether an event of the present connection would tell of the node's end.
+    /// Whether an event of the present connection would tell of the end of a node.
     pub(crate) fn is_verified(&self) -> bool {
-        self.verified.load(Ordering::Acquire) == self.session.connection()
+        let connection = self.session.connection();
+        let told = |node: &HeldNode| node.verified.load(Ordering::Acquire) == connection;
+        self.nodes.iter().all(told)
     }
 
-    /// The node was seen on this connection, and is watched.
+    /// The nodes were seen on this connection, and are watched.
     pub(crate) fn seen(&self, connection: u64) {
         if self.watched.load(Ordering::Acquire) {
-            self.verified.fetch_max(connection, Ordering::AcqRel);
+            for node in &self.nodes {
+                node.verified.fetch_max(connection, Ordering::AcqRel);
+            }
         }
     }
 
@@ -60,13 +75,25 @@ impl Held {
         !self.watched.swap(true, Ordering::AcqRel)
     }
 
-    /// Watches the node until it or its session ends, and rings.
+    /// Watches the nodes until one of them or the session ends, and rings.
     pub(crate) async fn watch(self: Arc<Self>, bell: Bell) {
-        loop {
-            let Ok(call) = self.session.call() else { break };
-            match call.answer(call.client.check_and_watch_stat(&self.path)).await {
+        select_all(self.nodes.iter().map(|node| self.watch_node(node).boxed())).await;
+        if self.is_gone() || self.session.has_ended() {
+            bell.ring();
+            return;
+        }
+        self.watched.store(false, Ordering::Release);
+        for node in &self.nodes {
+            node.verified.store(0, Ordering::Release);
+        }
+    }
+
+    /// Resolves when the node is gone, when the session has ended, or when the node cannot be watched now.
+    async fn watch_node(&self, node: &HeldNode) {
+        while let Ok(call) = self.session.call() {
+            match call.answer(call.client.check_and_watch_stat(&node.path)).await {
                 Ok((Some(stat), watcher)) if stat.ephemeral_owner == self.session.id() => {
-                    self.verified.fetch_max(call.connection, Ordering::AcqRel);
+                    node.verified.fetch_max(call.connection, Ordering::AcqRel);
                     drop(call);
                     // Other events: its data changed (Curator's `Revoker` writes there), or the session ended.
                     if watcher.changed().await.event_type == EventType::NodeDeleted {
@@ -75,15 +102,12 @@ impl Held {
                 }
                 Ok(_) => self.is_lost(),
                 // Watched again by the next renewal.
-                Err(_) => break,
+                Err(_) => return,
             }
             if self.is_gone() || self.session.has_ended() {
-                bell.ring();
                 return;
             }
         }
-        self.watched.store(false, Ordering::Release);
-        self.verified.store(0, Ordering::Release);
     }
 }
 

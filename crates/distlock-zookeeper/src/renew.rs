@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use distlock_core::clock::Moment;
 use distlock_core::driver::{DriverError, Hold, LostReason, Reached, Renewal};
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, try_join_all};
+use zookeeper_client::Stat;
 
 use crate::call::{Call, fault};
 use crate::driver::Shared;
-use crate::registry::Held;
+use crate::registry::{Held, HeldNode};
 
 /// Calls about more holds than these are answered from what is known of the session, if that is recent: its heartbeat
 /// and the watches tell what a request would, and the traffic does not grow with the holds.
@@ -117,13 +118,12 @@ fn over(held: &Held) -> bool {
     held.is_gone() || held.session.has_ended()
 }
 
-/// Whether a hold's node is still there, and this session's.
+/// Whether a hold's nodes are still there, and this session's.
 async fn look(call: &Call, held: &Arc<Held>) -> Result<(), DriverError> {
-    let stat = call
-        .answer(call.client.check_stat(&held.path))
-        .await
-        .map_err(fault)?;
-    if stat.is_some_and(|stat| stat.ephemeral_owner == held.session.id()) {
+    let stat = |node: &HeldNode| call.answer(call.client.check_stat(&node.path));
+    let stats = try_join_all(held.nodes.iter().map(stat)).await.map_err(fault)?;
+    let ours = |stat: Option<Stat>| stat.is_some_and(|stat| stat.ephemeral_owner == held.session.id());
+    if stats.into_iter().all(ours) {
         held.seen(call.connection);
     } else {
         held.is_lost();

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use distlock_core::driver::{DriverError, Reached, Refusal};
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tracing::warn;
 use uuid::Uuid;
-use zookeeper_client::{Acls, CreateMode, CreateOptions, Error};
+use zookeeper_client::{Acls, CreateMode, CreateOptions, Error, MultiWriteResult, Stat};
 
-use crate::call::{fault, is_answer};
+use crate::call::{Call, fault, flat, is_answer};
 use crate::config::Acl;
 use crate::node::{Label, Node, SEQUENCE_END, SEQUENCE_WARNING, line, prefix};
 use crate::session::Session;
@@ -20,6 +20,9 @@ const RETRIES: u32 = 8;
 pub(crate) struct Seat {
     pub(crate) dir: String,
     label: Label,
+    /// With a second node in kazoo's line, made and left together with the first: so the two lines have us in the same
+    /// order, and those who stand in both never wait for each other.
+    kazoo: bool,
     data: Vec<u8>,
     acl: Acl,
     /// In the node's name; by it a node is found whose create was not answered. A new one for each session, so that
@@ -41,7 +44,23 @@ enum Place {
 pub(crate) struct At {
     pub(crate) session: Arc<Session>,
     pub(crate) name: String,
+    /// The second one, in kazoo's line.
+    pub(crate) kazoo: Option<String>,
     pub(crate) czxid: u64,
+}
+
+impl At {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        [&self.name].into_iter().chain(&self.kazoo)
+    }
+}
+
+/// What was made.
+struct Made {
+    name: String,
+    kazoo: Option<String>,
+    sequence: i64,
+    stat: Stat,
 }
 
 /// The line, and where in it the seat is.
@@ -79,11 +98,17 @@ impl Seat {
         Self {
             dir,
             label,
+            kazoo: false,
             data,
             acl,
             id: Uuid::new_v4(),
             place: Place::Nowhere,
         }
+    }
+
+    pub(crate) fn with_kazoo(mut self) -> Self {
+        self.kazoo = true;
+        self
     }
 
     /// Whether there is, or may be, a node of ours in this session.
@@ -116,7 +141,7 @@ impl Seat {
             };
             let line = line(&children);
             match line.iter().position(|node| node.name == at.name) {
-                Some(me) => {
+                Some(me) if at.names().all(|name| children.contains(name)) => {
                     return Ok(Sight {
                         line,
                         me,
@@ -124,7 +149,10 @@ impl Seat {
                         at: at.clone(),
                     });
                 }
+                // Somebody deleted one of two.
+                Some(_) => drop(self.leave().await?),
                 // Somebody deleted it: a waiter queues again.
+                None if self.kazoo => drop(self.leave().await?),
                 None => self.stand_up(),
             }
         }
@@ -137,17 +165,70 @@ impl Seat {
         self.id = Uuid::new_v4();
     }
 
-    async fn join_line(&mut self, session: &Arc<Session>) -> Result<Option<Vec<String>>, DriverError> {
+    /// Makes the node, or both.
+    async fn make(&self, call: &Call) -> Result<Made, Error> {
         let options = CreateMode::EphemeralSequential.with_acls(acls(self.acl));
-        let prefix = prefix(self.id, self.label);
-        let path = self.path(&prefix);
+        let (prefix, path) = (
+            prefix(self.id, self.label),
+            self.path(&prefix(self.id, self.label)),
+        );
+        if !self.kazoo {
+            let create = call.client.create(&path, &self.data, &options);
+            let (stat, sequence) = call.answer(create).await?;
+            return Ok(Made {
+                name: format!("{prefix}{sequence}"),
+                kazoo: None,
+                sequence: sequence.into_i64(),
+                stat,
+            });
+        }
+        let mut both = call.client.new_multi_writer();
+        both.add_create(&path, &self.data, &options)?;
+        both.add_create(&self.path(&self.kazoo_prefix()), &self.data, &options)?;
+        let made = call.answer(async { both.commit().await.map_err(flat) }).await?;
+        let mut names = Vec::new();
+        let mut first = None;
+        for one in made {
+            let MultiWriteResult::Create { path, stat } = one else {
+                continue;
+            };
+            names.push(path.rsplit('/').next().unwrap_or_default().to_owned());
+            first.get_or_insert(stat);
+        }
+        let (Some(name), kazoo) = (names.first().cloned(), names.pop()) else {
+            return Err(Error::UnexpectedError("a create without a name".into()));
+        };
+        // Servers before 3.7.2 and 3.8.2 do not say this in a transaction (ZOOKEEPER-4026, ZOOKEEPER-4667).
+        let stat = match first {
+            Some(stat) if !stat.is_invalid() => Some(stat),
+            _ => call.answer(call.client.check_stat(&self.path(&name))).await?,
+        };
+        Ok(Made {
+            sequence: name[prefix.len()..].parse().unwrap_or(i64::MAX),
+            // Deleted already: found out where the line is looked at.
+            stat: stat.ok_or(Error::Timeout)?,
+            name,
+            kazoo,
+        })
+    }
+
+    fn kazoo_prefix(&self) -> String {
+        prefix(self.id, Label::Kazoo)
+    }
+
+    async fn join_line(&mut self, session: &Arc<Session>) -> Result<Option<Vec<String>>, DriverError> {
         let call = session.call()?;
         // From here on a node may exist, whatever becomes of this future.
         self.place = Place::Unsure(session.clone());
-        let create = call.answer(call.client.create(&path, &self.data, &options));
-        let list = call.answer(call.client.list_children(&self.dir));
-        let (made, children) = join(create, list).await;
-        let (stat, sequence) = match made {
+        // Sent in this order.
+        let list = async { call.answer(call.client.list_children(&self.dir)).await };
+        let (made, children) = join(self.make(&call), list).await;
+        let Made {
+            name,
+            kazoo,
+            sequence,
+            stat,
+        } = match made {
             Ok(made) => made,
             Err(Error::NoNode) => {
                 self.place = Place::Nowhere;
@@ -163,8 +244,8 @@ impl Seat {
                 return Err(fault(e));
             }
         };
-        self.settle(session, format!("{prefix}{sequence}"), &stat)?;
-        if sequence.into_i64() >= SEQUENCE_END || sequence.into_i64() < 0 {
+        self.settle(session, name, kazoo, &stat)?;
+        if sequence >= SEQUENCE_END || sequence < 0 {
             self.leave().await?;
             let why = format!(
                 "the sequence numbers under {} are used up ({sequence} of 2147483647): delete that node while nobody \
@@ -173,7 +254,7 @@ impl Seat {
             );
             return Err(DriverError::refused(Refusal::Unsupported(why)));
         }
-        if sequence.into_i64() >= SEQUENCE_WARNING {
+        if sequence >= SEQUENCE_WARNING {
             warn!(target: "distlock", dir = self.dir, %sequence,
                 "more than half of the lock's sequence numbers are used; delete its node while it is idle");
         }
@@ -189,7 +270,8 @@ impl Seat {
         &mut self,
         session: &Arc<Session>,
         name: String,
-        stat: &zookeeper_client::Stat,
+        kazoo: Option<String>,
+        stat: &Stat,
     ) -> Result<(), DriverError> {
         if stat.ephemeral_owner != session.id() {
             // The server gave us another session than the one that we think we have: nothing is certain in it.
@@ -203,6 +285,7 @@ impl Seat {
         self.place = Place::At(At {
             session: session.clone(),
             name,
+            kazoo,
             czxid,
         });
         Ok(())
@@ -221,13 +304,28 @@ impl Seat {
             other => other.map_err(fault)?,
         };
         let prefix = prefix(self.id, self.label);
+        let second = self.kazoo_prefix();
+        let kazoo = children.iter().find(|name| name.starts_with(&second)).cloned();
         let Some(name) = children.iter().find(|name| name.starts_with(&prefix)) else {
-            self.place = Place::Nowhere;
+            self.place = match kazoo {
+                None => Place::Nowhere,
+                // Somebody deleted the first: this one is left where the line is looked at.
+                kazoo => Place::At(At {
+                    session: session.clone(),
+                    name: prefix,
+                    kazoo,
+                    czxid: 0,
+                }),
+            };
             return Ok(None);
         };
         let path = self.path(name);
         match call.answer(call.client.check_stat(&path)).await.map_err(fault)? {
-            Some(stat) => self.settle(session, name.clone(), &stat)?,
+            Some(stat) => {
+                // One that is missing was deleted, which is seen where the line is looked at.
+                let kazoo = self.kazoo.then(|| kazoo.unwrap_or(second));
+                self.settle(session, name.clone(), kazoo, &stat)?;
+            }
             None => self.stand_up(),
         }
         Ok(Some(children))
@@ -246,10 +344,10 @@ impl Seat {
 
     /// Leaves the line: whether there was a node of ours. An error means that nobody knows; call again.
     pub(crate) async fn leave(&mut self) -> Result<bool, DriverError> {
-        let (session, name) = match &self.place {
+        let (session, at) = match &self.place {
             Place::Nowhere => return Ok(false),
             Place::Unsure(session) => (session.clone(), None),
-            Place::At(at) => (at.session.clone(), Some(at.name.clone())),
+            Place::At(at) => (at.session.clone(), Some(at.clone())),
         };
         let call = match session.call() {
             Ok(call) => call,
@@ -260,22 +358,26 @@ impl Seat {
             }
             Err(e) => return Err(e),
         };
-        let name = match name {
-            Some(name) => name,
+        let at = match at {
+            Some(at) => at,
             None => {
                 self.find(&session).await?;
                 match &self.place {
-                    Place::At(at) => at.name.clone(),
+                    Place::At(at) => at.clone(),
                     _ => return Ok(false),
                 }
             }
         };
-        let path = self.path(&name);
-        let deleted = match call.answer(call.client.delete(&path, None)).await {
-            Ok(()) => true,
-            Err(Error::NoNode | Error::SessionExpired | Error::ClientClosed) => false,
-            Err(e) => return Err(fault(e)),
+        let delete = async |name: &String| match call.answer(call.client.delete(&self.path(name), None)).await
+        {
+            Ok(()) => Ok(true),
+            Err(Error::NoNode | Error::SessionExpired | Error::ClientClosed) => Ok(false),
+            Err(e) => Err(fault(e)),
         };
+        let deleted = join_all(at.names().map(delete)).await;
+        let deleted = deleted.into_iter().collect::<Result<Vec<bool>, _>>()?;
+        // Both were there, or it was lost.
+        let deleted = deleted.into_iter().all(|deleted| deleted);
         self.stand_up();
         Ok(deleted)
     }

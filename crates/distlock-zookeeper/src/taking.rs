@@ -9,7 +9,7 @@ use zookeeper_client::Error;
 
 use crate::call::fault;
 use crate::kinds::{data, mismatch, not_a_semaphore, other_line};
-use crate::node::Node;
+use crate::node::{Node, kazoo_line};
 use crate::seat::{At, Seat};
 use crate::session::Session;
 use crate::watches::{Watched, Watches};
@@ -88,26 +88,34 @@ impl Taking {
                 return Err(e);
             }
             let modes: Vec<_> = sight.line.iter().map(|node| node.label.mode()).collect();
-            let ahead = match turn(&modes, sight.me) {
-                Turn::Mine => {
+            let kazoo = kazoo_line(&sight.children);
+            let second = sight
+                .at
+                .kazoo
+                .as_ref()
+                .and_then(|name| kazoo.iter().position(|node| node.name == *name));
+            // The one to wait for, and the holder.
+            let (before, first) = match (turn(&modes, sight.me), second) {
+                (Turn::Behind(ahead), _) => (&sight.line[ahead], &sight.line[0]),
+                (Turn::Mine, Some(me @ 1..)) => (&kazoo[me - 1], &kazoo[0]),
+                (Turn::Mine, _) => {
                     self.watched = None;
                     return Ok(Found::Mine(sight.at));
                 }
-                Turn::Behind(ahead) => ahead,
             };
             if eyes.want.line == Line::Join {
-                let path = self.seat.path(&sight.line[ahead].name);
+                let path = self.seat.path(&before.name);
                 if !eyes.watch(path, &mut self.watched).await? {
                     continue;
                 }
             }
-            let holder = eyes.holder(&self.seat.dir, &sight.line[0]).await?;
+            let holder = eyes.holder(&self.seat.dir, first).await?;
             if eyes.want.line == Line::Never {
                 self.leave().await?;
             }
             return Ok(Found::Behind {
                 holder,
-                ahead: sight.me.try_into().unwrap_or(u32::MAX),
+                ahead: sight.me.max(second.unwrap_or(0)).try_into().unwrap_or(u32::MAX),
             });
         }
         Err(DriverError::unavailable(

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use distlock_core::driver::DriverError;
 use futures_util::future::join_all;
 use tracing::debug;
-use zookeeper_client::Error;
+use zookeeper_client::{Error, Stat};
 
 use crate::call::fault;
 use crate::driver::Shared;
@@ -40,20 +40,29 @@ async fn look(shared: &Shared, session: &Arc<Session>) -> Result<(), DriverError
         .await
         .map_err(fault)?;
     witness.sync("/").await.map_err(fault)?;
-    let looks = join_all(held.iter().map(|(held, _)| witness.check_stat(&held.path))).await;
+    let looks = join_all(held.iter().map(|(held, _)| {
+        let stats = held.nodes.iter().map(|node| witness.check_stat(&node.path));
+        join_all(stats)
+    }))
+    .await;
     let mut left = 0;
-    for ((held, bell), stat) in held.iter().zip(looks) {
-        match stat {
-            Ok(stat)
-                if stat
-                    .as_ref()
-                    .is_none_or(|stat| stat.ephemeral_owner != session.id()) =>
-            {
-                held.is_lost();
-                bell.ring();
-            }
-            Ok(_) | Err(Error::NoAuth) => left += 1,
-            Err(e) => return Err(fault(e)),
+    for ((held, bell), stats) in held.iter().zip(looks) {
+        let ours = |stat: &Option<Stat>| {
+            stat.as_ref()
+                .is_some_and(|stat| stat.ephemeral_owner == session.id())
+        };
+        if stats.iter().flatten().all(ours) {
+            left += 1;
+        } else {
+            held.is_lost();
+            bell.ring();
+        }
+        if let Some(e) = stats
+            .into_iter()
+            .filter_map(Result::err)
+            .find(|e| *e != Error::NoAuth)
+        {
+            return Err(fault(e));
         }
     }
     shared.registry.tell_losses();

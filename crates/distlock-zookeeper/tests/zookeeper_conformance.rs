@@ -1,4 +1,4 @@
-//! The conformance suite on one server, as a user whose nodes are nobody else's, and on three.
+//! The conformance suite on one server, as a user whose nodes are nobody else's, on three, and with the bridge to kazoo.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use distlock_core::Secret;
 use distlock_testkit::conformance::{Client, Connected, Deployment};
 use distlock_testkit::servers::ZooKeeper;
-use distlock_zookeeper::{Acl, Config};
+use distlock_zookeeper::{Acl, Bridge, Config};
 
 type Started = OnceLock<(ZooKeeper, Vec<String>)>;
 
@@ -31,6 +31,7 @@ struct Ensemble {
     hosts: &'static [String],
     /// With an account, nodes that only it may touch, and a chroot.
     account: bool,
+    bridge: Bridge,
 }
 
 #[async_trait::async_trait]
@@ -38,6 +39,7 @@ impl Deployment for Ensemble {
     async fn client(&self) -> Connected {
         let mut config = Config::new(self.hosts);
         config.session_timeout = self.ttl();
+        config.bridge = self.bridge;
         if self.account {
             config.auth = Some(Secret::new("app:secret"));
             config.acl = Acl::Creator;
@@ -63,7 +65,8 @@ mod one_server_with_an_account {
     static SERVER: super::Started = super::Started::new();
     distlock_testkit::conformance!(super::Ensemble {
         hosts: super::ensemble(&SERVER, 1),
-        account: true
+        account: true,
+        bridge: super::Bridge::None,
     });
 }
 
@@ -71,6 +74,16 @@ mod three_servers {
     static SERVERS: super::Started = super::Started::new();
     distlock_testkit::conformance!(super::Ensemble {
         hosts: super::ensemble(&SERVERS, 3),
-        account: false
+        account: false,
+        bridge: super::Bridge::None,
+    });
+}
+
+mod a_bridge_to_kazoo {
+    static SERVER: super::Started = super::Started::new();
+    distlock_testkit::conformance!(super::Ensemble {
+        hosts: super::ensemble(&SERVER, 1),
+        account: false,
+        bridge: super::Bridge::Kazoo,
     });
 }

@@ -7,6 +7,7 @@ use distlock_core::driver::{LostReason, Mode, Reached, Renewal, Standing};
 use distlock_core::{ErrorKind, Wait};
 use distlock_testkit::proxy::{Fault, Proxy};
 use distlock_testkit::servers::{Data, ZooKeeper, or_skip};
+use distlock_zookeeper::Bridge;
 use zookeeper_client as zk;
 
 const SESSION: Duration = Duration::from_secs(8);
@@ -194,11 +195,15 @@ async fn f56_f02_a_lost_reply_of_a_create_makes_no_second_node() {
     let proxy = Proxy::start(&hosts[0]).await.unwrap();
     let mut through = config(&[proxy.address()], SESSION);
     through.timeout = 300 * MS;
-    let a = Peer::new(through).await;
+    let a = Peer::new(through.clone()).await;
+    through.bridge = Bridge::Kazoo;
+    let bridged = Peer::new(through).await;
     let admin = zk::Client::connect(&hosts[0]).await.unwrap();
-    for (mode, dir) in [
-        (Mode::Mutex, "/distlock/k"),
-        (Mode::Slot { of: 1 }, "/distlock/s/locks"),
+    // Each with the nodes that a holder and a waiter have.
+    for (a, mode, dir, nodes) in [
+        (&a, Mode::Mutex, "/distlock/k", 2),
+        (&a, Mode::Slot { of: 1 }, "/distlock/s/locks", 1),
+        (&bridged, Mode::Mutex, "/distlock/b", 4),
     ] {
         let key = dir.trim_start_matches("/distlock/").trim_end_matches("/locks");
         let mut first = a.driver.claim(a.want(key, mode)).unwrap();
@@ -218,10 +223,7 @@ async fn f56_f02_a_lost_reply_of_a_create_makes_no_second_node() {
                 .is_ok_and(|s| matches!(s, Standing::Waiting { .. }))
         };
         until("it finds its place", async || ask().await).await;
-        until("the holder has left the line", async || {
-            arrived().await == if mode == Mode::Mutex { 2 } else { 1 }
-        })
-        .await;
+        until("the holder has left the line", async || arrived().await == nodes).await;
         until("the first leaves", async || first.release(None).await.is_ok()).await;
         let mut ask = async || {
             claim

@@ -127,7 +127,7 @@ async fn a_multi_is_applied_only_while_the_lock_is_held() {
     ));
     assert_eq!(data().await, b"1");
     // Curator's `Revoker` writes into the node; that is no loss.
-    let path = held.multi().unwrap().path().to_owned();
+    let path = held.multi().unwrap().paths().next().unwrap().to_owned();
     admin.set_data(&path, b"__REVOKE__", None).await.unwrap();
     held.multi()
         .unwrap()
