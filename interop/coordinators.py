@@ -115,18 +115,23 @@ def share_a_line(run, name, start, kinds, nodes=1, query=""):
             run.row(name, f"{kind.name}: {a.name} dies, {b.name} takes over", check)
 
 
+# Ours stand in kazoo's line as well.
+BRIDGE = {"nodes": 2, "query": "&bridge=kazoo"}
+
+
 def kazoo(run, name, python):
     """Under Curator's names; and as it is, with our bridge."""
     command = lambda seconds, names: [python, os.path.join(HERE, "python", "kazoo_lock.py"), run.server.address, str(seconds), names]
     share_a_line(run, name, lambda seconds: run.start(name, command(seconds, "curator")), [MUTEX])
     start = lambda seconds: run.start(name, command(seconds, "kazoo"))
-    share_a_line(run, f"{name}, as it is", start, [MUTEX], nodes=2, query="&bridge=kazoo")
+    share_a_line(run, f"{name}, as it is", start, [MUTEX], **BRIDGE)
 
 
 def curator(run, name, classpath):
     java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classpath]
     start = lambda seconds: run.start(name, [*java, "Curator", run.server.address, str(seconds * 1000)])
     share_a_line(run, name, start, [MUTEX, WRITE, READ, PERMIT])
+    share_a_line(run, f"{name}, with the bridge to kazoo", start, [MUTEX], **BRIDGE)
 
 
 def go_concurrency(run, name, program):

@@ -24,6 +24,8 @@ use crate::script::Script;
 /// Requests that may wait to be written. Few, so that many tasks do not fall into step: the server works on the first of
 /// their requests while we make the next ones, not after all of them.
 const AHEAD: usize = 16;
+/// The same for each node of a cluster: these work beside each other anyway.
+const AHEAD_AT_A_NODE: usize = 64;
 /// How often an answer that is late is looked for once more.
 const LAST_LOOKS: usize = 4;
 
@@ -42,6 +44,7 @@ pub(crate) struct Dialer {
     db: i64,
     tls: Option<TlsCertificates>,
     timeout: Duration,
+    ahead: usize,
     clock: Clock,
 }
 
@@ -57,6 +60,7 @@ impl Dialer {
             db: config.db,
             tls: config.tls.as_ref().map(certificates).transpose()?,
             timeout: config.connect_timeout,
+            ahead: if config.clustered { AHEAD_AT_A_NODE } else { AHEAD },
             clock,
         })
     }
@@ -69,6 +73,7 @@ impl Dialer {
             db: 0,
             tls: self.tls.clone(),
             timeout: self.timeout,
+            ahead: self.ahead,
             clock: self.clock.clone(),
         }
     }
@@ -89,7 +94,7 @@ impl Dialer {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(AHEAD)
+            .set_pipeline_buffer_size(self.ahead)
             .set_push_sender(move |info: PushInfo| {
                 if info.kind == PushKind::Disconnection {
                     ended.ended.store(true, Ordering::Release);
