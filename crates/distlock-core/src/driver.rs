@@ -122,4 +122,16 @@ pub trait Claim: fmt::Debug + Send + Sync {
     fn age(&self) -> Option<Duration> {
         None
     }
+
+    /// The clock from which the store mints its tokens, in µs, as it was at the last attempt; `None` where tokens are no
+    /// times. Only a [quorum](crate::quorum) asks.
+    fn time(&self) -> Option<u64> {
+        None
+    }
+
+    /// Proposes a token for the next attempt: the store gives it if it is larger than the one that it would have minted.
+    /// Stores whose tokens are no [times](Self::time) need not listen.
+    fn propose(&mut self, token: crate::FencingToken) {
+        let _ = token;
+    }
 }

@@ -7,7 +7,8 @@
 //! The algorithm is Redlock (S. Sanfilippo, "Distributed locks with Redis"); two things are added.
 //!
 //! **The token.** Each node mints its own, so the largest over the grant is taken, and the second phase raises the
-//! stored token to it on a majority, owner-checked, before the grant is given. The majority of any later grant shares
+//! stored token to it on a majority, owner-checked, before the grant is given; where a majority stored the same, which
+//! a proposed token makes usual, there is nothing to raise. The majority of any later grant shares
 //! a node with that one, so its token is larger: as long as the nodes keep what they stored.
 //!
 //! **Restarted nodes.** A node that came back without its data has forgotten the holds it was asked to keep, and
@@ -22,6 +23,7 @@
 mod claim;
 mod inspect;
 mod newborn;
+mod proposal;
 mod renew;
 mod round;
 mod vote;
@@ -37,6 +39,7 @@ use tokio::sync::Notify;
 
 use self::claim::QuorumClaim;
 use self::newborn::Newborns;
+use self::proposal::Proposals;
 use crate::clock::Clock;
 #[cfg(doc)]
 use crate::driver::Claim;
@@ -130,6 +133,7 @@ pub fn over(
         promises,
         engine,
         closed: AtomicBool::new(false),
+        proposals: Proposals::default(),
         leaving: Leaving::default(),
         marks: Mutex::default(),
     }))))
@@ -167,6 +171,7 @@ struct Shared {
     engine: Engine,
     closed: AtomicBool,
     newborns: Newborns,
+    proposals: Proposals,
     leaving: Leaving,
     /// Under which owner a lease that changes hands is stored; see [`round`].
     marks: Mutex<HashMap<OwnerId, u64>>,

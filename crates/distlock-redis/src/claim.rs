@@ -40,6 +40,9 @@ pub(crate) struct RedisClaim {
     pub(crate) owed: Option<Link>,
     /// How long the server has had its data, if it was asked.
     age: Option<Duration>,
+    /// Its clock then, in µs.
+    time: Option<u64>,
+    proposed: Option<FencingToken>,
 }
 
 /// What a look found.
@@ -63,12 +66,16 @@ impl RedisClaim {
             watched: None,
             owed: None,
             age: None,
+            time: None,
+            proposed: None,
         }
     }
 
     async fn look(&mut self) -> Result<Look, DriverError> {
         let join = self.want.line == Line::Join;
-        let call = self.shape.acquire(self.want.ttl, &self.about, join);
+        let call = self
+            .shape
+            .acquire(self.want.ttl, &self.about, join, self.proposed);
         // WAIT keeps a connection busy, and counts what was written on it.
         let lent = match self.shared.config.min_replicas {
             MinReplicas::Count(0) => None,
@@ -92,6 +99,7 @@ impl RedisClaim {
                 other => return Err(strange(&other)),
             };
             self.age = number(&words, 1).map(|ms| Duration::from_millis(ms.unsigned_abs()));
+            self.time = number(&words, 2).map(i64::unsigned_abs);
             answer = words.into_iter().next().unwrap_or(Value::Nil);
         }
         let look = self.read(answer, sent)?;
@@ -319,6 +327,14 @@ impl Claim for RedisClaim {
 
     fn age(&self) -> Option<Duration> {
         self.age
+    }
+
+    fn time(&self) -> Option<u64> {
+        self.time
+    }
+
+    fn propose(&mut self, token: FencingToken) {
+        self.proposed = Some(token);
     }
 }
 

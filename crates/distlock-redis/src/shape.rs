@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use distlock_core::driver::{Mode, Order, Want};
-use distlock_core::{Namespace, OwnerId};
+use distlock_core::{FencingToken, Namespace, OwnerId};
 use redis::Cmd;
 
 use crate::config::{Config, Layout, ValueFormat};
@@ -91,7 +91,13 @@ impl Shape {
     }
 
     /// The script that takes the lock, or joins its line if it has one.
-    pub(crate) fn acquire(&self, ttl: Duration, about: &str, join: bool) -> Call {
+    pub(crate) fn acquire(
+        &self,
+        ttl: Duration,
+        about: &str,
+        join: bool,
+        proposed: Option<FencingToken>,
+    ) -> Call {
         let (names, ttl) = (self.names(), millis(ttl));
         let fence = |fenced: bool| fenced.then(|| names.fence());
         match self.form {
@@ -155,7 +161,8 @@ impl Shape {
                 cmd.arg(&*self.stored)
                     .arg(ttl)
                     .arg(about)
-                    .arg(String::from(self.owner));
+                    .arg(String::from(self.owner))
+                    .arg(proposed.map(FencingToken::get));
                 (script, cmd)
             }
         }

@@ -26,6 +26,11 @@ abstract class Piped {
 
     /** Whether it was held until now. */
     boolean release() throws Exception;
+
+    /** Whether it is held for so many milliseconds from now on. */
+    default boolean extend(long ttl) throws Exception {
+      throw new UnsupportedOperationException("extend");
+    }
   }
 
   /** It was not obtained; the word says why. */
@@ -54,6 +59,11 @@ abstract class Piped {
   /** Acquires within so many milliseconds. */
   abstract Granted acquire(String key, JsonObject ask, long wait) throws Exception;
 
+  /** Ends whatever hold there is; whether there was one. */
+  boolean force(String key) throws Exception {
+    throw new UnsupportedOperationException("force");
+  }
+
   final void serve() throws Exception {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -70,9 +80,23 @@ abstract class Piped {
       on(thread, id, () -> acquire(thread, request));
       return;
     }
+    if (verb.equals("force")) {
+      String key = request.get("key").getAsString();
+      on(Executors.newSingleThreadExecutor(), id, () -> answer(yes(force(key))));
+      return;
+    }
     long number = request.get("hold").getAsLong();
-    Owned owned = verb.equals("held") ? holds.get(number) : holds.remove(number);
-    on(owned.thread(), id, () -> answer(yes(verb.equals("held") ? owned.hold().held() : owned.hold().release())));
+    Owned owned = verb.equals("release") ? holds.remove(number) : holds.get(number);
+    on(
+        owned.thread(),
+        id,
+        () ->
+            switch (verb) {
+              case "held" -> answer(yes(owned.hold().held()));
+              case "release" -> answer(yes(owned.hold().release()));
+              case "extend" -> answer(yes(owned.hold().extend(request.get("ttl_ms").getAsLong())));
+              default -> failed("unsupported", verb);
+            });
   }
 
   private JsonObject acquire(ExecutorService thread, JsonObject ask) throws Exception {

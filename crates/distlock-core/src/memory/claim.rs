@@ -19,6 +19,7 @@ use crate::driver::{
     Renewal, Standing, TokenPromise, Wakes, Want,
 };
 use crate::engine::Engine;
+use crate::token::FencingToken;
 
 const MIN_TTL: Duration = Duration::from_millis(10);
 
@@ -169,6 +170,14 @@ impl Claim for MemoryClaim {
         let born = (*super::lock(&self.request.client.store.born))?;
         Some(self.request.client.now().since(born))
     }
+
+    fn time(&self) -> Option<u64> {
+        u64::try_from(self.request.client.now().as_nanos() / 1000).ok()
+    }
+
+    fn propose(&mut self, token: FencingToken) {
+        self.request.proposed = Some(token);
+    }
 }
 
 /// What a contender sends to the store, again and again. Owned, since a late request outlives its caller.
@@ -177,6 +186,7 @@ struct Request {
     client: Arc<Client>,
     want: Arc<Want>,
     name: Name,
+    proposed: Option<FencingToken>,
 }
 
 impl Request {
@@ -185,13 +195,14 @@ impl Request {
             client: client.clone(),
             name: client.store.name(client.engine.namespace(), &want.key),
             want,
+            proposed: None,
         }
     }
 
     fn try_acquire(&self) -> Result<Standing, DriverError> {
         let now = self.client.now();
         self.client.store.with(&self.name, now, |record, rings| {
-            let standing = record.try_acquire(&self.want, now, rings);
+            let standing = record.try_acquire(&self.want, self.proposed, now, rings);
             self.note(Call::Try, now, || {
                 standing.as_ref().map_or_else(Into::into, Into::into)
             });

@@ -98,6 +98,7 @@ impl Record {
     pub(super) fn try_acquire(
         &mut self,
         want: &Arc<Want>,
+        proposed: Option<FencingToken>,
         now: Moment,
         rings: &mut Rings,
     ) -> Result<Standing, DriverError> {
@@ -118,7 +119,7 @@ impl Record {
             if let Some(at) = place {
                 self.waiters.remove(at);
             }
-            return Ok(Standing::Held(self.grant_to(want, now)));
+            return Ok(Standing::Held(self.grant_to(want, proposed, now)));
         }
         let life = want.ttl.max(PLACE_LIFE);
         let ahead = match (place, want.line) {
@@ -173,13 +174,13 @@ impl Record {
         turn(&line, line.len() - 1) == Turn::Mine
     }
 
-    fn grant_to(&mut self, want: &Arc<Want>, now: Moment) -> Grant {
+    fn grant_to(&mut self, want: &Arc<Want>, proposed: Option<FencingToken>, now: Moment) -> Grant {
         let token = want.mode.is_exclusive().then(|| {
             let last = self.last_token();
             if crate::mutant::is("token_not_bumped") && last > 0 {
                 FencingToken::new(last)
             } else {
-                FencingToken::new(last.saturating_add(1))
+                FencingToken::new(last.saturating_add(1)).max(proposed.unwrap_or(FencingToken::new(0)))
             }
         });
         self.token = token.or(self.token);
@@ -250,7 +251,7 @@ impl Record {
         };
         self.prune(now, rings);
         if crate::mutant::is("renew_acquires") && self.is_turn_of(hold.want.mode, None) {
-            return Renewal::Good(self.grant_to(&hold.want, now).valid_until);
+            return Renewal::Good(self.grant_to(&hold.want, None, now).valid_until);
         }
         Renewal::Lost(reason)
     }
@@ -304,7 +305,7 @@ impl Record {
     /// Puts a stranger in the place of the holders.
     pub(super) fn steal(&mut self, thief: &Arc<Want>, now: Moment, rings: &mut Rings) -> Grant {
         rings.extend(self.holders.drain(..).map(|p| p.want.bell.clone()));
-        self.grant_to(thief, now)
+        self.grant_to(thief, None, now)
     }
 
     /// Rings those waiters who may hold now if each that is rung takes its turn: no herd, and none left asleep.

@@ -31,7 +31,13 @@ pub(super) struct Seat {
     pub(super) released: Option<Released>,
 }
 
-type Asked = (usize, Result<Standing, DriverError>, Option<Duration>);
+/// The node, what it found, how old its store is, and its clock.
+type Asked = (
+    usize,
+    Result<Standing, DriverError>,
+    Option<Duration>,
+    Option<u64>,
+);
 type Asking = FuturesUnordered<BoxFuture<'static, Asked>>;
 
 /// One attempt.
@@ -42,6 +48,8 @@ pub(super) struct Round {
     /// Where each node stands; `None` for one that is not asked, since it has not answered our leaving yet.
     pub(super) seats: Vec<Option<Seat>>,
     started: Option<Moment>,
+    /// The fastest of the clocks that were heard of.
+    time: Option<u64>,
     /// Never locked: it makes the futures `Sync`.
     asked: std::sync::Mutex<Asking>,
 }
@@ -100,6 +108,7 @@ impl Round {
             seats: seats.collect::<Result<_, DriverError>>()?,
             want,
             started: None,
+            time: None,
             asked: std::sync::Mutex::default(),
         })
     }
@@ -117,14 +126,19 @@ impl Round {
         let clock = shared.clock();
         let started = clock.now();
         self.started = Some(started);
+        let exclusive = self.want.mode.is_exclusive();
+        let proposal = shared.proposals.next(started).filter(|_| exclusive);
         let asking = self.asked.get_mut().unwrap_or_else(PoisonError::into_inner);
         for (node, seat) in self.seats.iter().enumerate() {
             let Some(seat) = seat else { continue };
             let claim = seat.claim.clone();
             let asked: BoxFuture<'static, Asked> = Box::pin(async move {
                 let mut claim = claim.lock().await;
+                if let Some(token) = proposal {
+                    claim.propose(token);
+                }
                 let found = claim.try_acquire().await;
-                (node, found, claim.age())
+                (node, found, claim.age(), claim.time())
             });
             asking.push(asked);
         }
@@ -136,6 +150,9 @@ impl Round {
             }
         }
         self.take_answers(shared);
+        if let Some(time) = self.time {
+            shared.proposals.note(time, started, clock.now());
+        }
     }
 
     /// Whoever has answered by now counts as well; nobody is waited for.
@@ -145,7 +162,7 @@ impl Round {
         }
     }
 
-    fn note(&mut self, shared: &Shared, (node, found, age): Asked) -> Option<FencingToken> {
+    fn note(&mut self, shared: &Shared, (node, found, age, time): Asked) -> Option<FencingToken> {
         let vote = match found {
             Ok(Standing::Held(grant)) if grant.mark == 0 => Vote::Granted {
                 token: grant.token,
@@ -161,7 +178,10 @@ impl Round {
             Err(e) => Vote::Failed(e),
         };
         let token = match &vote {
-            Vote::Granted { token, .. } => *token,
+            Vote::Granted { token, .. } => {
+                self.time = self.time.max(time);
+                *token
+            }
             _ => None,
         };
         if let Some(seat) = &mut self.seats[node] {

@@ -8,4 +8,4 @@ if not born then
   born = now
   redis.call('SET', stamp, string.format('%.0f', now))
 end
-return {acquire(), math.max(now - born, 0)}
+return {acquire(), math.max(now - born, 0), time[1] * 1000000 + time[2]}

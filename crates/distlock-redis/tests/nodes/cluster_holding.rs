@@ -2,29 +2,11 @@
 
 use std::time::Instant;
 
-use distlock_testkit::servers::{Redis, RedisCluster, or_skip};
+use distlock_testkit::servers::{RedisCluster, or_skip};
 use futures_util::future::join_all;
 
 use super::cluster_faults::{client, said};
-use super::started::{MS, until};
-
-/// How often this was called on all nodes, in scripts too.
-async fn calls(servers: &RedisCluster, command: &str) -> u64 {
-    let count = async |node: &Redis| {
-        let stats = said(node, &["INFO", "commandstats"]).await;
-        let start = format!("cmdstat_{command}:calls=");
-        let mut lines = stats.text().unwrap().lines();
-        let line = lines
-            .find_map(|line| line.strip_prefix(start.as_str()))
-            .unwrap_or("0");
-        line.split(',').next().unwrap().parse::<u64>().unwrap()
-    };
-    let mut sum = 0;
-    for node in servers.nodes() {
-        sum += count(node).await;
-    }
-    sum
-}
+use super::started::{MS, calls, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_of_many_slots_share_scripts_and_what_is_taken_away_is_told() {
@@ -39,17 +21,17 @@ async fn renewals_of_many_slots_share_scripts_and_what_is_taken_away_is_told() {
         .into_iter()
         .map(Result::unwrap)
         .collect();
-    let renewed = async || calls(&servers, "pexpire").await;
+    let renewed = async || calls(servers.nodes(), "pexpire").await;
     let all = HOLDS as u64;
     // Their acquisitions are counted as well, and after these each is looked at.
     until("all to be renewed", async || renewed().await >= 2 * all).await;
-    let (scripts, before) = (calls(&servers, "evalsha").await, renewed().await);
+    let (scripts, before) = (calls(servers.nodes(), "evalsha").await, renewed().await);
     until("all to be renewed again", async || {
         renewed().await >= before + 2 * all
     })
     .await;
     let (scripts, renewals) = (
-        calls(&servers, "evalsha").await - scripts,
+        calls(servers.nodes(), "evalsha").await - scripts,
         renewed().await - before,
     );
     assert!(guards.iter().all(distlock_core::Guard::is_held));

@@ -6,7 +6,7 @@ use distlock_core::{Client, ErrorKind, Guard, Release};
 use distlock_testkit::servers::{Data, Redis, or_skip};
 use futures_util::future::join_all;
 
-use super::started::{MS, client, redlock, until};
+use super::started::{MS, calls, client, redlock, until};
 
 const KEY: &str = "order:42";
 
@@ -222,4 +222,52 @@ async fn a_lock_that_a_majority_lost_is_told_within_a_second() {
         "told after {:?}",
         start.elapsed()
     );
+}
+
+/// All nodes store the token that is proposed to them, so that none has to be raised; what one of them cannot give is
+/// raised on the others as before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_all_nodes_can_give_needs_no_second_phase() {
+    const ROUNDS: u64 = 50;
+    let Some((nodes, addresses)) = five().await else {
+        return;
+    };
+    let (a, b) = (patient(&addresses).await, patient(&addresses).await);
+    let mut last = 0;
+    let mut cycle = async |locks: &Client, key: &str| {
+        let guard = locks.mutex(key).wait(5000 * MS).acquire().await.unwrap();
+        let token = guard.token().unwrap().get();
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        guard.release().await.unwrap();
+        token
+    };
+    for locks in [&a, &b] {
+        cycle(locks, KEY).await;
+    }
+    let before = calls(&nodes, "evalsha").await;
+    for _ in 0..ROUNDS {
+        cycle(&a, KEY).await;
+        cycle(&b, KEY).await;
+    }
+    // An acquisition and a release on each node; a third phase for each would be 15 of them.
+    let scripts = calls(&nodes, "evalsha").await - before;
+    assert!(
+        scripts < 2 * ROUNDS * 12,
+        "{scripts} scripts for {} grants",
+        2 * ROUNDS
+    );
+    // A node whose last token is far ahead of all clocks decides.
+    let far = cycle(&a, KEY).await + 3_600_000_000;
+    let record = format!("{far} {{}}");
+    nodes[2]
+        .command(&["SET", "{distlock:order:42}:distlock", &record])
+        .await
+        .unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..10 {
+        seen.push(cycle(&a, KEY).await);
+        seen.push(cycle(&b, KEY).await);
+    }
+    assert!(seen.last() > Some(&far), "{seen:?}");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use distlock_core::Client;
 use distlock_redis::{Config, Redlock, UrlParts};
+use distlock_testkit::servers::Redis;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -71,4 +72,19 @@ pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "not within 10 s: {what}");
         tokio::time::sleep(10 * MS).await;
     }
+}
+
+/// How often this was called on all nodes, in scripts too.
+pub(crate) async fn calls(nodes: &[Redis], command: &str) -> u64 {
+    let start = format!("cmdstat_{command}:calls=");
+    let mut sum = 0;
+    for node in nodes {
+        let stats = node.command(&["INFO", "commandstats"]).await.unwrap();
+        let mut lines = stats.text().unwrap().lines();
+        let line = lines
+            .find_map(|line| line.strip_prefix(start.as_str()))
+            .unwrap_or("0");
+        sum += line.split(',').next().unwrap().parse::<u64>().unwrap();
+    }
+    sum
 }
