@@ -245,7 +245,7 @@ impl Seat {
             }
         };
         self.settle(session, name, kazoo, &stat)?;
-        if sequence >= SEQUENCE_END || sequence < 0 {
+        if !(0..SEQUENCE_END).contains(&sequence) {
             self.leave().await?;
             let why = format!(
                 "the sequence numbers under {} are used up ({sequence} of 2147483647): delete that node while nobody \

@@ -172,7 +172,7 @@ impl Claim for MemoryClaim {
     }
 
     fn time(&self) -> Option<u64> {
-        u64::try_from(self.request.client.now().as_nanos() / 1000).ok()
+        Some(self.request.client.now().as_nanos() / 1000)
     }
 
     fn propose(&mut self, token: FencingToken) {
