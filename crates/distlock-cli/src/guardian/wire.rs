@@ -96,14 +96,19 @@ pub(super) fn send(socket: &OwnedFd, message: &impl Serialize, fd: Option<Borrow
 
 /// Receives one message; `None` at the end.
 pub(super) fn recv<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    loop {
+        match recv_once(socket) {
+            // The other side ended with messages unread. The kernel says so once, and before it gives what that side had sent.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
+            other => return other,
+        }
+    }
+}
+
+fn recv_once<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<(T, Option<OwnedFd>)>> {
     // Asked for first, because a buffer for the largest of all would cost more than the rest of the conversation.
     let peek = RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT;
-    let length = match rustix::net::recv(socket, &mut [0u8; 0][..], peek) {
-        Ok((_, length)) => length,
-        // The other side was killed with messages unread.
-        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-        Err(e) => return Err(e.into()),
-    };
+    let (_, length) = rustix::net::recv(socket, &mut [0u8; 0][..], peek)?;
     let mut bytes = vec![0u8; length];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
