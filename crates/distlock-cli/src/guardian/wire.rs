@@ -129,3 +129,32 @@ fn recv_once<T: DeserializeOwned>(socket: &OwnedFd) -> io::Result<Option<(T, Opt
     let message = serde_json::from_slice(&bytes[..got.bytes])?;
     Ok(Some((message, fd)))
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn what_was_sent_last_is_heard_though_the_sender_ended_with_messages_unread() {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        send(&ours, &Order::Continue, None).unwrap();
+        let end = Report::Ended {
+            end: End::Code(3),
+            why: Some(Why::Lost),
+        };
+        send(&theirs, &end, None).unwrap();
+        drop(theirs);
+        let (heard, _) = recv::<Report>(&ours).unwrap().unwrap();
+        assert!(matches!(
+            heard,
+            Report::Ended {
+                end: End::Code(3),
+                why: Some(Why::Lost)
+            }
+        ));
+        assert!(recv::<Report>(&ours).unwrap().is_none());
+    }
+}
