@@ -61,7 +61,7 @@ pub enum Bridge {
     #[default]
     None,
     /// kazoo's `Lock` as well: a mutex is held by a node in either line, so it excludes Curator and kazoo (but these two do
-    /// not exclude each other). Another round trip and node for each lock; no other kinds of locks.
+    /// not exclude each other). A second node for each contender, and no other kinds of locks.
     Kazoo,
 }
 

@@ -75,7 +75,7 @@ impl Shared {
         Ok(seen)
     }
 
-    /// Who is in kazoo's line. Of ours the first in Curator's line is there as well, and holds if it is first here.
+    /// Who is in kazoo's line. Ours stand in both, and the first of them in Curator's holds if it is first here, too.
     async fn see_kazoo(
         &self,
         session: &Arc<Session>,

@@ -149,11 +149,9 @@ impl Seat {
                         at: at.clone(),
                     });
                 }
-                // Somebody deleted one of two.
-                Some(_) => drop(self.leave().await?),
-                // Somebody deleted it: a waiter queues again.
-                None if self.kazoo => drop(self.leave().await?),
-                None => self.stand_up(),
+                // Somebody deleted it, or one of two: a waiter queues again.
+                _ if self.kazoo => drop(self.leave().await?),
+                _ => self.stand_up(),
             }
         }
         let why = format!("the nodes under {} go as fast as they are made", self.dir);

@@ -88,7 +88,10 @@ impl Taking {
                 return Err(e);
             }
             let modes: Vec<_> = sight.line.iter().map(|node| node.label.mode()).collect();
-            let kazoo = kazoo_line(&sight.children);
+            let kazoo = match &sight.at.kazoo {
+                Some(_) => kazoo_line(&sight.children),
+                None => Vec::new(),
+            };
             let second = sight
                 .at
                 .kazoo
